@@ -81,6 +81,16 @@ def test_weights_of_experts_and_latent_attention_have_hugging_faces_names() -> N
     }  # fmt: skip
 
 
+def test_each_device_has_whole_sequences_of_a_micro_batch() -> None:
+    batch = VERIFIER.batch([{"dp": 3}, {"fsdp": 2, "mbs": 1}])
+    assert batch == 24
+    assert VERIFIER.settings({"dp": 3}, batch)["per_device_batch_size"] == 8
+    found = VERIFIER.settings({"fsdp": 2, "mbs": 1}, batch)
+    assert (found["gradient_accumulation_steps"], found["per_device_batch_size"]) == (12, 1)
+    with pytest.raises(ValueError, match="needs a multiple of 16 sequences"):
+        VERIFIER.settings({"mbs": 16}, 24)
+
+
 @pytest.mark.full
 @pytest.mark.parametrize(
     ("fault", "layout", "said"),

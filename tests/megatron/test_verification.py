@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 from typing import Any, ClassVar
@@ -17,9 +18,9 @@ pytest.importorskip("primus_megatron", reason="primus-megatron needs Python 3.12
 from primus_megatron.verification import VERIFIER
 from primus_train.models.architecture import Architecture, LatentAttention, Mixture
 from primus_verify.exchange import with_neutral
+from primus_verify.feasibility import is_reference
 from primus_verify.layouts import parse
 from primus_verify.testing import VerifierConformance
-from primus_verify.trials import Trials
 
 MODELS = list(
     {
@@ -90,10 +91,28 @@ def test_a_bias_that_a_rule_has_moved_is_zero_again_when_weights_are_written() -
     assert with_neutral(WHOLE, raw, {}, LATENT) == {"decoder.layers.0.mlp.router.expert_bias": pytest.approx(0.0)}
 
 
-def test_replicated_data_parallelism_has_no_setting_and_is_not_the_reference(tmp_path: Path) -> None:
-    trials = Trials(WHOLE, str(tmp_path), EXAMPLE, {}, steps=1, timeout_s=60)
-    found = {text: trials.is_reference(parse(text, VERIFIER.rank_axes)) for text in ("dp=2", "mbs=4", "mbs=2")}
+def test_replicated_data_parallelism_has_no_setting_and_is_not_the_reference() -> None:
+    layouts = {text: parse(text, VERIFIER.rank_axes) for text in ("dp=2", "mbs=4", "mbs=2")}
+    found = {text: is_reference(WHOLE, layout, {"micro_batch_size": 4}, 8) for text, layout in layouts.items()}
     assert found == {"dp=2": False, "mbs=4": True, "mbs=2": False}
+
+
+def test_experts_have_the_experiments_sequence_parallelism_or_the_layout_with_it_is_named(primus: Run) -> None:
+    words = ("direct", "--dry-run", "--json", "--", "verify", "--config", EXAMPLE, "num_experts=4")
+    done = primus(*words, "--layouts", "tp=2")
+    assert done.returncode == 2
+    assert "without sequence_parallel" in done.stderr
+    assert "fix: --layouts tp=2,sp=1" in done.stderr
+    assert "--shrink" not in done.stderr
+    with_it = primus(*words, "sequence_parallel=true", "tensor_model_parallel_size=2", "--layouts", "tp=2")
+    assert json.loads(with_it.stdout)["config"]["layouts"] == ["tp=2,sp=1"]
+
+
+def test_virtual_stages_have_a_multiple_of_micro_batches() -> None:
+    assert VERIFIER.batch([{"pp": 3, "vpp": 2}]) == 24
+    assert VERIFIER.experiment({}, shrink=True, layouts=[{"dp": 8}], device="cpu")["global_batch_size"] == 16
+    with pytest.raises(ValueError, match="needs a multiple of 16 sequences"):
+        VERIFIER.settings({"dp": 8}, 8)
 
 
 def test_the_files_of_a_layer_specification_count_for_kept_results() -> None:
@@ -125,6 +144,16 @@ def test_a_fault_in_megatron_is_named(fault: str, words: list[str], said: str, p
 def test_layouts_of_a_dense_model_are_equal(primus: Run, tmp_path: Path) -> None:
     found = verifier(primus, tmp_path)(EXAMPLE, "--layouts", "repeat=1", "tp=2,sp=1", "pp=2,vpp=2", "dp=2,zero=1")
     assert found["verdict"] == "equal", texts(found)
+
+
+@pytest.mark.full
+def test_a_default_that_needs_other_weights_is_not_tried_and_said_in_one_line(primus: Run, tmp_path: Path) -> None:
+    found = verifier(primus, tmp_path)(EXAMPLE, "--settings")
+    one = next(one for one in found["settings"] if one["name"] == "add_bias_linear")
+    assert (one["status"], one["effect"].count("\n")) == ("not tried", 0)
+    assert "linear_proj.bias" in one["effect"]
+    assert Path(one["log"]).exists()
+    assert found["verdict"] in ("dead settings", "no dead settings")
 
 
 @pytest.mark.full

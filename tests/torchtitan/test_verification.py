@@ -50,3 +50,12 @@ def test_experts_are_taken_apart_and_what_is_no_weight_is_left_out() -> None:
 
 def test_a_rest_of_ranks_is_sharded_data_parallelism() -> None:
     assert VERIFIER.own({"parallelism": {"tensor_parallel_degree": 8}})["fsdp"] == 2
+
+
+def test_a_pipeline_has_a_micro_batch_for_each_stage_and_sequences_are_cut_into_equal_pieces() -> None:
+    pipeline = {"parallelism": {"pipeline_parallel_microbatch_size": 8}}
+    small = VERIFIER.experiment(pipeline, shrink=False, layouts=[{"pp": 4, "fsdp": 2}, {"tp": 3}], device="cpu")
+    assert small["training"]["global_batch_size"] == VERIFIER.batch([{"pp": 4, "fsdp": 2}]) == 16
+    assert small["training"]["seq_len"] % 3 == 0
+    assert small["parallelism"]["pipeline_parallel_microbatch_size"] == 2
+    assert VERIFIER.settings({"pp": 4, "fsdp": 2}, 16)["training.local_batch_size"] == 8

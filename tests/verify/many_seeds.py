@@ -127,7 +127,7 @@ def verify_seeds(
 
 def _verified(trials: Forked, layouts: Sequence[Layout]) -> Iterator[tuple[int, dict[str, Any]]]:
     kept = Kept(f"{trials.folder}/kept/{trials.number}", trials.environ)
-    session = Session(trials, kept, None, lambda _: None, shrunk=True)
+    session = Session(trials, kept, None, lambda _: None, {})
     for result in session.verify(layouts):
         yield trials.number, result
     session.clean()

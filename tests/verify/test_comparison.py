@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from primus_train.kit.known_difference import KnownDifference
 from primus_verify.comparison import Step, Tolerance, beyond, compare, worst
-from primus_verify.verdict import describe
+from primus_verify.verdict import ASKED, describe, explain
 
 NAMES = [
     "embedding.weight",
@@ -97,6 +98,30 @@ def test_a_small_deviation_is_shown_beside_what_rounding_explains() -> None:
     assert said(scale("first moment", 1.004)) == (
         "gradient of every parameter is 4.0e-03 off (rounding explains 8.6e-05), from step 1"
     )
+
+
+def test_a_limit_that_the_person_has_set_is_not_called_rounding() -> None:
+    other = steps()
+    scale("first moment", 1.001, only="norm")(other)
+    found = beyond(compare(steps(), other, START, Tolerance(1e-9)))
+    texts = [finding.text for finding in describe(found, {"tp": 2}, {"first moment": NAMES}, ASKED)]
+    assert texts
+    assert all("--rtol allows 1.0e-09" in text and "rounding" not in text for text in texts)
+
+
+def test_what_a_framework_is_known_to_do_is_named_and_what_fits_nothing_is_said_to() -> None:
+    known = [KnownDifference("tp", r"\.norm\.", r"experts\.", "a norm is wrong (project#1)")]
+    names = {"first moment": NAMES}
+    for factor, degrees, said in (
+        (1.01, {"tp": 2}, "it looks like a known difference: a norm is wrong (project#1)"),
+        (1.01, {"pp": 2}, "less than 2% off, which fits no known pattern"),
+        (0.5, {"pp": 2}, ""),
+        (1.0, {"tp": 2}, ""),
+    ):
+        other = steps()
+        scale("first moment", factor, only="norm")(other)
+        findings = describe(beyond(compare(steps(), other, START, TOLERANCE)), degrees, names)
+        assert explain(findings, degrees, names, known) == said, (factor, degrees)
 
 
 def test_two_equal_trainings_that_differ_are_not_deterministic() -> None:

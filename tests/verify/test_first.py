@@ -61,6 +61,14 @@ def test_another_value_of_the_variable_is_refused(experiment: str, primus: Run) 
     assert "PRIMUS_VERIFY is 'yes'" in done.stderr
 
 
+def test_an_own_layout_that_cannot_be_tried_is_refused_with_how_to_train_anyway(experiment: str, primus: Run) -> None:
+    words = ("verify", "--config", experiment, "--layouts", "tp=3", "--before-training")
+    done = primus("direct", "--", *words)
+    assert done.returncode == 2
+    assert "fix: to train without verifying, leave out --verify" in done.stderr
+    assert "--before-training" not in primus("direct", "--", "verify", "--help").stdout
+
+
 @pytest.mark.full
 def test_a_wrong_layout_starts_no_training_and_an_equal_one_is_shown_with_the_run(
     experiment: str, primus: Run, tmp_path: Path
@@ -71,6 +79,7 @@ def test_a_wrong_layout_starts_no_training_and_an_equal_one_is_shown_with_the_ru
     wrong = primus(*words, env={**environ, **fault})
     assert wrong.returncode == 1, wrong.stderr
     assert "0.50 of the reference" in wrong.stdout + wrong.stderr
+    assert "to train without verifying, leave out --verify" in wrong.stdout + wrong.stderr
     assert not list(tmp_path.glob("output/small_*/checkpoints"))
     right = primus(*words, env=environ)
     assert right.returncode == 0, right.stderr

@@ -30,7 +30,13 @@ def test_the_degrees_of_parallel_axes_multiply_to_the_ranks() -> None:
         ("tp=0", "layout 'tp=0': '0' is not a positive number"),
         ("tp=-2", "layout 'tp=-2': '-2' is not a positive number"),
         ("tp=²", "layout 'tp=²': '²' is not a positive number"),
-        ("", "unknown axis '' in layout ''"),
+        ("", "a layout is empty"),
+        ("tp=2,,pp=2", "layout 'tp=2,,pp=2' has a comma without an axis"),
+        ("zero=2,dp=2", "layout 'zero=2,dp=2': zero is 1 or 0, not '2'"),
+        ("tp=2,sp=2", "layout 'tp=2,sp=2': sp is 1 or 0, not '2'"),
+        ("recompute=2", "layout 'recompute=2': recompute is 1, not '2'"),
+        ("recompute=0", "layout 'recompute=0': recompute is 1, not '0'"),
+        ("repeat=5", "layout 'repeat=5': repeat is 1, not '5'"),
     ],
 )
 def test_a_wrong_layout_is_refused_with_its_text(text: str, said: str) -> None:
@@ -61,6 +67,50 @@ def test_the_own_layout_keeps_micro_batches_of_one_sequence() -> None:
 def test_auto_has_no_layout_of_more_ranks_than_asked_for_and_a_named_one_stays() -> None:
     found = choose(["auto", "tp=8"], VERIFIER, {"tp": 1}, 2)
     assert [one.name for one in found] == ["repeat=1", "tp=2", "tp=8"]
+
+
+@pytest.mark.parametrize("word", ["", " ", "own"])
+def test_a_list_that_would_be_empty_is_refused(word: str) -> None:
+    with pytest.raises(RequestError, match=r"a layout is empty|own layout is one rank: nothing to compare"):
+        choose([word], VERIFIER, {"tp": 1}, 4)
+
+
+def test_own_that_needs_more_ranks_than_are_allowed_is_not_called_one_rank() -> None:
+    with pytest.raises(RequestError, match="needs more ranks than --max-ranks 1"):
+        choose(["own"], VERIFIER, {"tp": 8}, 1)
+
+
+def test_layouts_in_one_word_of_the_shell_are_split_at_blanks_and_not_at_commas() -> None:
+    found = choose(["tp=2 pp=2", "tp=4 , pp=2"], VERIFIER, {}, 4)
+    assert [one.name for one in found] == ["tp=2", "pp=2", "tp=4,pp=2"]
+
+
+@pytest.mark.parametrize(
+    ("word", "fix"),
+    [
+        ("training.steps=3", "if it is a setting: settings come before --layouts; known: dp, "),
+        ("workspace=/tmp/x", "if it is a setting: settings come before --layouts; known: dp, "),
+        ("atuo", "did you mean 'auto'?"),
+        ("everything", "known: own, auto, dp, "),
+        ("ttp=2", "did you mean 'tp'?"),
+    ],
+)
+def test_an_unknown_word_is_answered_with_what_can_stand_there(word: str, fix: str) -> None:
+    with pytest.raises(RequestError) as error:
+        choose([word], VERIFIER, {}, 4)
+    assert error.value.fix.startswith(fix)
+
+
+def test_tensor_parallelism_that_is_named_has_the_experiments_sequence_parallelism() -> None:
+    named = choose(["tp=2", "tp=2,sp=0", "pp=2"], VERIFIER, {"tp": 8, "sp": 1}, 4)
+    assert [one.name for one in named] == ["tp=2,sp=1", "tp=2,sp=0", "pp=2"]
+    assert [one.name for one in choose(["auto"], VERIFIER, {"sp": 1}, 4)] == ["repeat=1", "tp=2", "tp=2,pp=2"]
+
+
+def test_a_layout_of_auto_that_is_named_too_counts_as_named() -> None:
+    for words in (["tp=2", "auto"], ["auto", "tp=2"]):
+        found = choose(words, VERIFIER, {}, 4)
+        assert {one.name: one.asked for one in found} == {"repeat=1": False, "tp=2": True, "tp=2,pp=2": False}
 
 
 def test_all_wrong_layouts_are_named_at_once() -> None:

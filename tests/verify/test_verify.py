@@ -73,10 +73,16 @@ def test_what_is_tried_is_in_the_plan_and_nothing_starts_in_a_dry_run(experiment
     [
         (["--layouts", "ttp=2"], r"unknown axis 'ttp' in layout 'ttp=2'.*did you mean 'tp'\?"),
         (["--rtol", "2"], r"--rtol: 2\.0 is not between 0 and 1"),
-        (["--steps", "0"], r"--steps"),
+        (["--steps", "0"], r"--steps must be at least 1\n  fix: --steps 1\n"),
         (["--config", "missing.yaml"], r"missing\.yaml"),
         (["training.stesp=1"], r"did you mean 'training\.steps'\?"),
         (["--against", "torchtitan"], r"the experiment is of torchtitan"),
+        (["--layouts", ""], r"a layout is empty"),
+        (["--output", "."], r"--output"),
+        (["--output", "exp.yaml/result.json"], r"--output"),
+        (["--settings"], r"--settings has nothing to try"),
+        (["--against", "megatorn"], r"did you mean 'megatron'\? if another environment has it.*--against-python PATH"),
+        (["--against", "maxtext", "--against-python", "/nope"], r"--against-python: /nope is not a program"),
         (["--against", "mytorch"], r"does not know the framework 'mytorch'.*--against-python PATH"),
     ],
 )
@@ -88,22 +94,33 @@ def test_a_wrong_request_is_refused_before_anything_starts(
     assert re.search(said, done.stderr, re.S), done.stderr
 
 
-def test_layouts_that_cannot_be_are_named_and_alone_they_are_an_error(
-    experiment: str, primus: Run, tmp_path: Path
+@pytest.mark.parametrize("dry_run", [[], ["--dry-run"]])
+def test_layouts_that_are_named_and_cannot_be_tried_are_refused_before_anything_starts(
+    dry_run: list[str], experiment: str, primus: Run, tmp_path: Path
 ) -> None:
-    done = primus("direct", "--", "verify", "--config", experiment, "--layouts", "tp=3", "fsdp=2,ep=2",
-                  env={"PRIMUS_CACHE": str(tmp_path / "cache")})  # fmt: skip
-    assert done.returncode == 1
-    assert "tp=3: not tried" in done.stdout
-    assert "expert parallelism 2 for a model without experts" in done.stdout
-    assert "no layout could be tried" in done.stderr
+    words = ["--layouts", "tp=2", "tp=3", "fsdp=2,ep=2", "mbs=2"]
+    done = primus("direct", *dry_run, "--", "verify", "--config", experiment, *words)
+    assert done.returncode == 2
+    assert "layout 'tp=2'" not in done.stderr
+    assert done.stderr.count("layout 'tp=3' cannot be tried") == 1
+    assert "expert parallelism 2 for a model without experts" in done.stderr
+    assert "it is what the reference does, too" in done.stderr
+    assert not (tmp_path / "output").exists()
 
 
-def test_a_layout_that_is_the_reference_proves_nothing(experiment: str, primus: Run, tmp_path: Path) -> None:
-    done = primus("direct", "--", "verify", "--config", experiment, "--layouts", "mbs=2",
-                  env={"PRIMUS_CACHE": str(tmp_path / "cache")})  # fmt: skip
-    assert done.returncode == 1
-    assert "mbs=2: not tried: it is what the reference does, too" in done.stdout
+def test_layouts_of_auto_that_cannot_be_tried_are_listed_in_the_plan(experiment: str, primus: Run) -> None:
+    done = primus("direct", "--dry-run", "--json", "--", "verify", "--config", experiment)
+    found = json.loads(done.stdout)["config"]
+    assert found["not_tried"] == {"fsdp=2,ep=2": "expert parallelism 2 for a model without experts"}
+    assert set(found["not_tried"]) < set(found["layouts"])
+
+
+def test_the_small_batch_is_one_that_the_layouts_divide(experiment: str, primus: Run) -> None:
+    words = ["--layouts", "dp=8", "fsdp=16", "pp=4", "fsdp=3,mbs=1"]
+    done = primus("direct", "--dry-run", "--json", "--", "verify", "--config", experiment, *words)
+    assert json.loads(done.stdout)["config"]["batch"] == 96
+    many = primus("direct", "--", "verify", "--config", experiment, "--layouts", "fsdp=4096")
+    assert "it needs a multiple of 8192 sequences in a step, and verify chose 8" in many.stderr
 
 
 @pytest.mark.parametrize(
@@ -122,12 +139,11 @@ def test_the_own_layout_is_that_of_the_experiment_also_in_former_names(
     assert json.loads(done.stdout)["config"]["layouts"][0] == layout
 
 
-def test_the_small_model_is_divided_as_the_large_one(experiment: str, primus: Run, tmp_path: Path) -> None:
+def test_the_small_model_is_divided_as_the_large_one_and_not_the_reason(experiment: str, primus: Run) -> None:
     """It has 32 layers and 8 groups of heads: 3 divides neither."""
-    done = primus("direct", "--", "verify", "--config", experiment, "--layouts", "tp=3",
-                  env={"PRIMUS_CACHE": str(tmp_path / "cache")})  # fmt: skip
-    assert "tp=3: not tried: training.seq_len 256 cannot be cut into 3 equal pieces" in done.stdout
-    assert "this is the small model, see --shrink" in done.stdout
+    done = primus("direct", "--", "verify", "--config", experiment, "--layouts", "tp=3")
+    assert re.search(r"why: tensor parallelism 3 does not divide n_heads \d+\n", done.stderr), done.stderr
+    assert "--shrink" not in done.stderr
 
 
 @pytest.mark.full

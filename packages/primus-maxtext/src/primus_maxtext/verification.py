@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
-from primus_train.kit.alike import alike, degrees_of
+from primus_train.kit.alike import BATCH, alike, batch_of, degrees_of, refuse_remainder
 from primus_train.kit.neutral import in_halves
 
 if TYPE_CHECKING:
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 __all__ = ["VERIFIER", "MaxTextVerifier"]
 
-_SEQUENCE, _VOCABULARY, _BATCH = 128, 512, 8
+_SEQUENCE, _VOCABULARY = 128, 512
 _SEED = 1234
 """Of the order of samples, as the other frameworks have it by default."""
 _KEPT = (
@@ -103,6 +103,7 @@ class MaxTextVerifier:
         "repeat=1", "fsdp=2", "dp=2", "tp=2", "cp=2", "ep=2", "mbs=1", "fsdp=2,tp=2", "dp=2,fsdp=2", "fsdp=2,cp=2",
         "fsdp=2,ep=2", "fsdp=4",
     )  # fmt: skip
+    known_differences = ()
 
     def packages(self, settings: Mapping[str, Any]) -> tuple[str, ...]:
         """Return MaxText and this package."""
@@ -126,16 +127,21 @@ class MaxTextVerifier:
         found = {axis: int(settings.get(_AXES[axis]) or 1) for axis in _MESH}
         return {axis: 2 if degree == -1 else degree for axis, degree in found.items()}
 
-    def settings(self, layout: Mapping[str, int]) -> dict[str, Any]:
+    def batch(self, layouts: Sequence[Mapping[str, int]]) -> int:
+        """Return the sequences of all devices in a step; the setting is that of one device."""
+        return batch_of(layouts, _sequences)
+
+    def settings(self, layout: Mapping[str, int], batch: int = BATCH) -> dict[str, Any]:
         """Return the settings of a layout."""
         if unknown := [axis for axis in layout if axis not in _AXES]:
             raise ValueError(f"verify cannot try {', '.join(unknown)} with MaxText")
+        refuse_remainder(batch, _sequences(layout))
         devices = math.prod(layout.get(axis, 1) for axis in _MESH)
         words: dict[str, Any] = {_AXES[axis]: layout.get(axis, 1) for axis in _MESH}
-        words["per_device_batch_size"] = _BATCH / devices
+        words["per_device_batch_size"] = batch / devices
         if "mbs" in layout:
-            micro_batches = _BATCH // layout["mbs"]
-            words |= {_AXES["mbs"]: micro_batches, "per_device_batch_size": _BATCH / devices / micro_batches}
+            micro_batches = batch // (layout["mbs"] * _data_ranks(layout))
+            words |= {_AXES["mbs"]: micro_batches, "per_device_batch_size": batch / devices / micro_batches}
         return words
 
     def steps(self, count: int, *, rate: float) -> dict[str, Any]:
@@ -192,6 +198,15 @@ class MaxTextVerifier:
                 yield from _taken_apart(_KINDS[moment[1]], moment[2], array)  # type: ignore[arg-type]
             elif weight:
                 yield from _taken_apart("weight", weight[1], array)
+
+
+def _data_ranks(layout: Mapping[str, int]) -> int:
+    return math.prod(layout.get(axis, 1) for axis in ("dp", "fsdp", "ep"))
+
+
+def _sequences(layout: Mapping[str, int]) -> int:
+    """Of which a layout needs a multiple in a step."""
+    return math.prod(layout.get(axis, 1) for axis in _MESH) * layout.get("mbs", 1)
 
 
 def _layer(found: re.Match[str], model: Architecture) -> str:

@@ -8,14 +8,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from primus_megatron.device import GPU_KERNELS
-from primus_train.kit.alike import alike, degrees_of
+from primus_train.kit.alike import BATCH, alike, batch_of, degrees_of, refuse_remainder
+from primus_train.kit.known_difference import KnownDifference
 
 if TYPE_CHECKING:
     from primus_train.models.architecture import Architecture
 
 __all__ = ["VERIFIER", "MegatronVerifier"]
 
-_SEQUENCE, _VOCABULARY = 128, 512
+_SEQUENCE, _VOCABULARY, _MICRO_BATCH = 128, 512, 2
 _KEPT = (
     *("backend_path", "num_layers", "hidden_size", "ffn_hidden_size", "num_attention_heads"),
     *("group_query_attention", "num_query_groups", "kv_", "q_lora_rank", "qk_", "v_head_dim", "swiglu"),
@@ -42,7 +43,7 @@ _DECAY = 10.0
 """So much that an update without it differs by more than rounding."""
 _TRIAL: dict[str, Any] = {
     "mock_data": True, "vocab_size": _VOCABULARY, "make_vocab_size_divisible_by": 128, "seq_length": _SEQUENCE,
-    "max_position_embeddings": _SEQUENCE, "global_batch_size": 8, "micro_batch_size": 2, "bf16": False, "fp16": False,
+    "max_position_embeddings": _SEQUENCE, "micro_batch_size": _MICRO_BATCH, "bf16": False, "fp16": False,
     "hidden_dropout": 0.0, "attention_dropout": 0.0, "optimizer": "adam", "clip_grad": 1e30,
     "lr_decay_style": "constant", "lr_warmup_iters": 0, "save_interval": 1, "use_distributed_optimizer": False,
     "dist_ckpt_optim_fully_reshardable": True, "eval_iters": 0, "log_interval": 1, "auto_continue_train": False,
@@ -114,6 +115,13 @@ class MegatronVerifier:
         "recompute=1", "tp=2,pp=2", "tp=2,sp=1,dp=2,zero=1", "tp=2,sp=1,mbs=1", "pp=2,dp=2", "tp=2,sp=1,pp=2",
         "dp=4,zero=1",
     )  # fmt: skip
+    known_differences = (
+        KnownDifference(
+            *("tp", r"\.linear_kv_down_proj\.weight$", r"\.linear_kv_down_proj\."),
+            "latent attention with Megatron's own layers: the gradient of the rotary part of the keys is not summed "
+            "over tensor ranks (NVIDIA/Megatron-LM#1699)",
+        ),
+    )
 
     def packages(self, settings: Mapping[str, Any]) -> tuple[str, ...]:
         """Return Megatron, or the folder that `backend_path` names, this package, and that of a layer specification."""
@@ -132,9 +140,10 @@ class MegatronVerifier:
                 if name.startswith(_KEPT) and value is not None and name not in absent}  # fmt: skip
         kept |= {"optimizer": "adam"}
         whole = {} if shrink or not flat.get("vocab_size") else {"vocab_size": flat["vocab_size"]}
-        length = _SEQUENCE * math.lcm(*degrees_of(layouts, "cp"))
+        length = math.lcm(_SEQUENCE * math.lcm(*degrees_of(layouts, "cp")), *degrees_of(layouts, "cp", "tp"))
         return {**(_small(kept, layouts) if shrink else kept), **_TRIAL, **whole,
-                "weight_decay": _DECAY, "seq_length": length, "max_position_embeddings": length}  # fmt: skip
+                "global_batch_size": self.batch(layouts), "weight_decay": _DECAY, "seq_length": length,
+                "max_position_embeddings": length}  # fmt: skip
 
     def own(self, settings: Mapping[str, Any]) -> dict[str, int]:
         """Return the experiment's degrees; the rest is replicated data parallelism."""
@@ -148,10 +157,15 @@ class MegatronVerifier:
             degrees["mbs"] = 1
         return {**degrees, "dp": 2}
 
-    def settings(self, layout: Mapping[str, int]) -> dict[str, Any]:
+    def batch(self, layouts: Sequence[Mapping[str, int]]) -> int:
+        """Return the global batch size."""
+        return batch_of(layouts, _sequences)
+
+    def settings(self, layout: Mapping[str, int], batch: int = BATCH) -> dict[str, Any]:
         """Return the settings of a layout."""
         if unknown := [axis for axis in layout if axis not in _AXES]:
             raise ValueError(f"Megatron has no setting for {', '.join(unknown)}")
+        refuse_remainder(batch, _sequences(layout))
         words: dict[str, Any] = {_AXES[axis]: degree for axis, degree in layout.items() if _AXES[axis]}
         words |= {_AXES[axis]: bool(layout[axis]) for axis in _SWITCHES if axis in layout}
         if "recompute" in layout:
@@ -204,6 +218,12 @@ class MegatronVerifier:
             kind, _, rest = name.removeprefix(_STATE).partition(".") if name.startswith(_STATE) else ("", "", name)
             if kind in _KINDS or not name.startswith("optimizer."):
                 yield from _taken_apart(_KINDS.get(kind, "weight"), rest, array)  # type: ignore[arg-type]
+
+
+def _sequences(layout: Mapping[str, int]) -> int:
+    """Of which a layout needs a multiple in a step. With virtual stages, micro-batches come in groups of stages."""
+    stages = layout.get("pp", 1) if "vpp" in layout else 1
+    return layout.get("dp", 1) * layout.get("mbs", _MICRO_BATCH) * stages
 
 
 def _taken_apart(kind: Kind, name: str, array: Any) -> Iterator[tuple[Kind, str, Any]]:

@@ -12,7 +12,8 @@ from primus_core.errors import Mistakes
 from primus_torchtitan import earlier_names, small_experts
 from primus_torchtitan.schema import load, shipped
 from primus_torchtitan.small_experts import FAMILIES
-from primus_train.kit.alike import alike, degrees_of
+from primus_train.kit.alike import BATCH, alike, batch_of, degrees_of, refuse_remainder
+from primus_train.kit.known_difference import KnownDifference
 from primus_train.kit.neutral import in_halves
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ __all__ = ["VERIFIER", "TorchTitanVerifier"]
 _SEQUENCE = 256
 """Context parallelism over two ranks needs two blocks of 128 tokens."""
 _VOCABULARY, _HEAD = 512, 16
-_BATCH, _MICRO_BATCH = 8, 2
+_MICRO_BATCH = 2
 _SIZED = ("llama3", "qwen3")
 _KEPT = ("loss", "debug")
 """Sections of the experiment that trials have, too."""
@@ -36,7 +37,7 @@ _OPTIMIZER = ("beta1", "beta2", "eps")
 _DECAY = 10.0
 """So much that an update without it differs by more than rounding."""
 _TRIAL: dict[str, Any] = {
-    "training": {"seq_len": _SEQUENCE, "global_batch_size": _BATCH, "local_batch_size": _MICRO_BATCH,
+    "training": {"local_batch_size": _MICRO_BATCH,
                  "mock_data": True, "max_norm": 1e30, "dtype": "float32",
                  "mixed_precision_param": "float32", "mixed_precision_reduce": "float32"},
     "lr_scheduler": {"warmup_steps": 0, "decay_type": "linear", "min_lr_factor": 1.0},
@@ -92,6 +93,18 @@ class TorchTitanVerifier:
         "repeat=1", "fsdp=2", "dp=2", "tp=2", "tp=2,sp=0", "pp=2", "cp=2", "fsdp=2,ep=2", "mbs=1", "recompute=1",
         "fsdp=2,tp=2", "tp=2,mbs=1", "fsdp=2,pp=2", "tp=2,pp=2", "dp=2,fsdp=2", "fsdp=2,cp=2", "fsdp=4",
     )  # fmt: skip
+    known_differences = (
+        KnownDifference(
+            *("pp", r"\.expert_bias_E$", r"\.expert_bias_E$"),
+            "a pipeline counts the tokens of experts once more in the first step, when PyTorch learns the shapes of a "
+            "stage (seen with torch 2.13; no issue is known)",
+        ),
+        KnownDifference(
+            *("tp", r"layers\.\d+\.ffn_norm\.weight$", r"\bexperts\."),
+            "experts with tensor and sequence parallelism and micro-batches of one sequence (no issue is known): "
+            "mbs=2, sp=0 or ep instead of tp are equal",
+        ),
+    )
 
     def packages(self, settings: Mapping[str, Any]) -> tuple[str, ...]:
         """Return TorchTitan, this package, and that of a model of one's own."""
@@ -112,11 +125,15 @@ class TorchTitanVerifier:
         given = settings.get("optimizer") or {}
         optimizer = {name: given[name] for name in _OPTIMIZER if name in given}
         parallel = settings.get("parallelism") or {}
+        each = "pipeline_parallel_microbatch_size"
+        micro = {each: min(parallel[each], _MICRO_BATCH)} if parallel.get(each) else {}
         context = math.lcm(*degrees_of(layouts, "cp"), 2) // 2
         chunks = int((kept.get("loss") or {}).get("num_chunks") or 1)
-        training = {**_TRIAL["training"], "seq_len": math.lcm(_SEQUENCE * context, chunks)}
+        pieces = math.lcm(*degrees_of(layouts, "tp", "cp"))
+        length = math.lcm(_SEQUENCE * context, chunks * pieces, 2 * pieces)
+        training = {**_TRIAL["training"], "seq_len": length, "global_batch_size": self.batch(layouts)}
         return {**kept, "model": _small(model, layouts) if shrink else model, **_TRIAL, "training": training,
-                "parallelism": {name: parallel[name] for name in _KEPT_PARALLEL if name in parallel},
+                "parallelism": {name: parallel[name] for name in _KEPT_PARALLEL if name in parallel} | micro,
                 "optimizer": {**optimizer, "weight_decay": _DECAY}}  # fmt: skip
 
     def own(self, settings: Mapping[str, Any]) -> dict[str, int]:
@@ -130,12 +147,18 @@ class TorchTitanVerifier:
             found["mbs"] = 1
         return {axis: 2 if degree == -1 else degree for axis, degree in found.items()}
 
-    def settings(self, layout: Mapping[str, int]) -> dict[str, Any]:
+    def batch(self, layouts: Sequence[Mapping[str, int]]) -> int:
+        """Return the global batch size."""
+        return batch_of(layouts, _sequences)
+
+    def settings(self, layout: Mapping[str, int], batch: int = BATCH) -> dict[str, Any]:
         """Return the settings of a layout."""
         if unknown := [axis for axis in layout if axis not in _AXES]:
             raise ValueError(f"TorchTitan has no setting for {', '.join(unknown)}")
+        refuse_remainder(batch, _sequences(layout))
         words: dict[str, Any] = {_AXES[axis]: degree for axis, degree in layout.items() if _AXES[axis]}
         words[_AXES["fsdp"]] = layout.get("fsdp", 1)
+        words[_AXES["mbs"]] = _local(layout)
         if "sp" in layout:
             words[_AXES["sp"]] = bool(layout["sp"])
         if "recompute" in layout:
@@ -186,6 +209,16 @@ class TorchTitanVerifier:
                 continue
             kind: Any = _KINDS[moment[2]] if moment else "weight"
             yield from _by_expert(kind, moment[1] if moment else name, array)
+
+
+def _local(layout: Mapping[str, int]) -> int:
+    """Return the sequences of a data-parallel rank at a time. A pipeline has a micro-batch of them for each stage."""
+    return layout.get("mbs", _MICRO_BATCH * layout.get("pp", 1))
+
+
+def _sequences(layout: Mapping[str, int]) -> int:
+    """Of which a layout needs a multiple in a step."""
+    return layout.get("dp", 1) * layout.get("fsdp", 1) * _local(layout)
 
 
 def _by_expert(kind: Kind, name: str, array: Any) -> Iterator[tuple[Kind, str, Any]]:

@@ -118,7 +118,7 @@ class Side:
         try:
             why = self.exchange("check", self.folder).strip()
         except TrainingError as error:
-            fix = f"install primus-verify and the backend there, or name another Python: --against-python {self.python}"
+            fix = "install primus-verify and the backend there, or name another Python: --against-python PATH"
             raise MachineError(f"{self.python} cannot plan a training", why=error.why, fix=fix) from None
         return f"{self.framework}: {why}" if why else ""
 
@@ -204,6 +204,6 @@ def compare_sides(first: Side, second: Side, rtol: float | None) -> Result:
     )
     found = [one for one in compare(mine, theirs, state, tolerance) if one.quantity in ("loss", "gradient")]
     names = {"first moment": [name for kind, name in state if kind == "first moment"]}
-    findings = tuple(verdict.describe(beyond(found), {}, names))
+    findings = tuple(verdict.describe(beyond(found), {}, names, verdict.ASKED if rtol else verdict.ROUNDING))
     status: Status = "differs" if findings else "equal"
     return Result(layout, status, findings, seconds=time.monotonic() - begun, worst=worst(found))

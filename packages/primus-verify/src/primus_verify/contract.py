@@ -9,13 +9,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
 
 if TYPE_CHECKING:
+    from primus_train.kit.known_difference import KnownDifference
     from primus_train.models.architecture import Architecture
 
-__all__ = ["GROUP", "Kind", "Verifier"]
+__all__ = ["BATCH", "GROUP", "Kind", "Verifier"]
 
 GROUP = "primus.verifiers"
 Kind = Literal["weight", "first moment", "second moment"]
 Array = TypeVar("Array")
+BATCH = 8
+"""Sequences in a step of a trial, unless a layout needs more."""
 
 
 class Verifier(Protocol):
@@ -29,6 +32,8 @@ class Verifier(Protocol):
     """Packages that take long to import, which trials on a CPU import once: others than the framework, which may be
     patched before it is imported, and none that starts threads or devices then.
     """
+    known_differences: tuple[KnownDifference, ...]
+    """Layouts that the framework is known to compute otherwise."""
     format: Literal["torch", "orbax"]
     """How checkpoints are stored: by torch.distributed.checkpoint, or by Orbax."""
 
@@ -51,8 +56,17 @@ class Verifier(Protocol):
     def own(self, settings: Mapping[str, Any]) -> dict[str, int]:
         """Return the degrees of the experiment's own layout: `{"tp": 8}`."""
 
-    def settings(self, layout: Mapping[str, int]) -> dict[str, Any]:
-        """Return the settings, by dotted names, that make a layout. Raises `ValueError` for an unknown axis."""
+    def batch(self, layouts: Sequence[Mapping[str, int]]) -> int:
+        """Return how many sequences a step of all trials has: `layouts` divide them, if they are not too many.
+
+        `experiment` has it as its batch, where that is a setting.
+        """
+
+    def settings(self, layout: Mapping[str, int], batch: int = BATCH) -> dict[str, Any]:
+        """Return the settings, by dotted names, that make a layout of `batch` sequences in a step.
+
+        Raises `ValueError` for an unknown axis, and for a layout that does not divide the batch.
+        """
 
     def steps(self, count: int, *, rate: float) -> dict[str, Any]:
         """Return the settings to train `count` steps with a constant learning rate."""

@@ -27,7 +27,7 @@ from primus_machine.host import HostRoot
 from primus_verify import stored
 from primus_verify.contract import Verifier
 from primus_verify.layouts import REFERENCE, Layout
-from primus_verify.resolving import as_experiment, find_verifier, refusal
+from primus_verify.resolving import as_experiment, as_reason, find_verifier, refusal
 from primus_verify.trials import Trials
 
 if TYPE_CHECKING:
@@ -52,7 +52,8 @@ _ONE_MINUS_BETA1 = 0.1
 
 def _check(framework: str, model: str, folder: str) -> None:
     path, changed = _experiment(framework, model, folder)
-    print(refusal(path, {**changed, **find_verifier(framework).steps(1, rate=0.0)}, 1))
+    error = refusal(path, {**changed, **find_verifier(framework).steps(1, rate=0.0)}, 1)
+    print(as_reason(error) if error else "")
 
 
 def _train(framework: str, model: str, folder: str, start: str = "") -> None:

@@ -10,6 +10,7 @@ from primus_core.plugins.contracts import TaskCall, TaskPlan
 from primus_train.modes import Training
 from primus_verify.layouts import scaled_down
 from primus_verify.resolving import find_verifier
+from primus_verify.task import BEFORE_TRAINING
 
 __all__ = ["FIRST", "RESULT", "VerifyFirst"]
 
@@ -40,7 +41,7 @@ class VerifyFirst:
         if not layout:
             return task._replace(notes=(*task.notes, "--verify: one rank has no layout to verify"))
         run = task.place.directory
-        words = ["verify", "--config", os.path.join(run, EXPERIMENT), "--layouts", layout]
+        words = ["verify", "--config", os.path.join(run, EXPERIMENT), "--layouts", layout, BEFORE_TRAINING]
         if not call.distributed.node_rank:  # each node verifies on its own devices; one tells
             words += ["--output", os.path.join(run, RESULT)]
         command = (call.facts.python, "-m", "primus_core", "direct", "--", *words)

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
 from primus_core.errors import Mistakes, RequestError, suggestion
 
 if TYPE_CHECKING:
     from primus_verify.contract import Verifier
 
-__all__ = ["AXES", "OWN", "REFERENCE", "Layout", "choose", "parse", "scaled_down"]
+__all__ = ["AUTO", "AXES", "OWN", "REFERENCE", "Layout", "choose", "parse", "scaled_down"]
 
 REFERENCE = "one rank"
 OWN = "own"
@@ -29,7 +30,11 @@ AXES = {
     "recompute": "compute all activations again (1)",
     "repeat": "the reference once more: must be equal to the bit (1)",
 }
-_SWITCHES = ("sp", "zero")
+_SWITCHES = {"sp": (0, 1), "zero": (0, 1), "recompute": (1,), "repeat": (1,)}
+"""Axes that are on or off, and what may be written; where 0 is not, the axis is left out."""
+_KEPT_SWITCHES = ("sp", "zero")
+AUTO = "auto"
+_UNLIMITED = 1 << 20
 _MORE_THAN_ONE = ("dp", "fsdp", "tp", "pp", "vpp", "cp", "ep")
 
 
@@ -40,6 +45,8 @@ class Layout(NamedTuple):
     degrees: Mapping[str, int]
     ranks: int = 1
     """How many processes, or devices, it needs."""
+    asked: bool = False
+    """The person named it; it is not one of `auto`."""
 
 
 def parse(text: str, rank_axes: Sequence[str]) -> Layout:
@@ -52,18 +59,45 @@ def parse(text: str, rank_axes: Sequence[str]) -> Layout:
     for word in text.split(","):
         axis, _, degree = word.strip().partition("=")
         if axis not in AXES:
-            known = suggestion(axis, AXES) or f"known: {', '.join(AXES)}"
-            raise RequestError(f"unknown axis '{axis}' in layout '{text}'", fix=known)
-        if not (degree.isascii() and degree.isdigit()) or int(degree) < (axis not in _SWITCHES):
-            raise RequestError(f"layout '{text}': '{degree}' is not a positive number", fix=f"{axis}=2")
+            raise _unknown(axis, word, text)
         if axis in degrees:
             raise RequestError(f"layout '{text}' names {axis} twice", fix="name it once")
-        if int(degree) == 1 and axis in _MORE_THAN_ONE:
-            raise RequestError(f"layout '{text}': {axis}=1 is one rank, as the reference", fix=f"{axis}=2")
-        degrees[axis] = int(degree)
+        degrees[axis] = _degree(axis, degree, text)
     if "sp" in degrees and degrees.get("tp", 1) == 1:
         raise RequestError(f"layout '{text}' has sequence parallelism without tp", fix=f"tp=2,{text}")
     return Layout(_name(degrees), degrees, _ranks(degrees, rank_axes))
+
+
+def _unknown(axis: str, word: str, text: str) -> RequestError:
+    """Return the error for a word that is not an axis: nothing, a setting of the training, or misspelt."""
+    if not text.strip():
+        return RequestError("a layout is empty", fix=f"--layouts tp=2,pp=2, {OWN} or {AUTO}")
+    if not word.strip():
+        fix = ",".join(part.strip() for part in text.split(",") if part.strip())
+        return RequestError(f"layout '{text}' has a comma without an axis", fix=fix or f"--layouts {AUTO}")
+    known = (OWN, AUTO, *AXES) if word.strip() == text.strip() and "=" not in word else tuple(AXES)
+    fix = suggestion(axis, known) or f"known: {', '.join(known)}"
+    if "=" in word and not suggestion(axis, known):
+        fix = f"if it is a setting: settings come before --layouts; {fix}"
+    return RequestError(f"unknown axis '{axis}' in layout '{text}'", fix=fix)
+
+
+def _degree(axis: str, degree: str, text: str) -> int:
+    """Return the degree of an axis.
+
+    Raises:
+        RequestError: the axis cannot have it.
+    """
+    number = int(degree) if degree.isascii() and degree.isdigit() else -1
+    if axis in _SWITCHES and number not in _SWITCHES[axis]:
+        is_on_only = 0 not in _SWITCHES[axis]
+        fix = f"{axis}=1" + (f", or leave {axis} out" if is_on_only else "")
+        raise RequestError(f"layout '{text}': {axis} is 1{'' if is_on_only else ' or 0'}, not '{degree}'", fix=fix)
+    if number < 0 or (number == 0 and axis not in _SWITCHES):
+        raise RequestError(f"layout '{text}': '{degree}' is not a positive number", fix=f"{axis}=2")
+    if number == 1 and axis in _MORE_THAN_ONE:
+        raise RequestError(f"layout '{text}': {axis}=1 is one rank, as the reference", fix=f"{axis}=2")
+    return number
 
 
 def _name(degrees: Mapping[str, int]) -> str:
@@ -77,20 +111,51 @@ def _ranks(degrees: Mapping[str, int], rank_axes: Sequence[str]) -> int:
 def choose(words: Sequence[str], verifier: Verifier, own: Mapping[str, int], most: int) -> list[Layout]:
     """Return the layouts that `words` name, each once; `own`: the experiment's; `auto`: that, and the verifier's.
 
-    Layouts of `auto` have at most `most` ranks.
+    Layouts of `auto` have at most `most` ranks. A layout with `tp` and without `sp` has the experiment's `sp`.
 
     Raises:
         RequestError: for all words that are wrong.
     """
     mistakes, found = Mistakes(), dict[str, Layout]()
-    for word in words:
+    scaled = scaled_down(own, verifier.rank_axes, most)
+    for word in (one for text in words for one in _split(text)):
         with mistakes:
-            scaled = scaled_down(own, verifier.rank_axes, most)
-            texts = {"auto": [scaled, *verifier.layouts], OWN: [scaled]}.get(word, [word])
-            layouts = [parse(text, verifier.rank_axes) for text in texts if text]
-            found |= {one.name: one for one in layouts if word != "auto" or one.ranks <= most}
+            if word == AUTO:
+                texts = [text for text in (scaled, *verifier.layouts) if text]
+                layouts = [one for one in (parse(text, verifier.rank_axes) for text in texts) if one.ranks <= most]
+                layouts = [found.get(one.name, one) for one in layouts]
+            elif word == OWN:
+                layouts = [parse(scaled or _own_alone(own, verifier, most), verifier.rank_axes)._replace(asked=True)]
+            else:
+                layouts = [_with_sequence_parallelism(parse(word, verifier.rank_axes), own)._replace(asked=True)]
+            found |= {one.name: one for one in layouts}
     mistakes.refuse()
     return list(found.values())
+
+
+def _split(text: str) -> list[str]:
+    """Return the layouts in one word of the shell: `"tp=2 pp=2"` are two, `"tp=2, pp=2"` is one."""
+    return re.sub(r"\s*,\s*", ",", text).split() or [text]
+
+
+def _own_alone(own: Mapping[str, int], verifier: Verifier, most: int) -> NoReturn:
+    """Refuse `own` for an experiment that has nothing to compare.
+
+    Raises:
+        RequestError: always.
+    """
+    if scaled_down(own, verifier.rank_axes, _UNLIMITED):
+        fix = "--max-ranks 2"
+        raise RequestError(f"the experiment's own layout needs more ranks than --max-ranks {most}", fix=fix)
+    raise RequestError("the experiment's own layout is one rank: nothing to compare", fix=f"--layouts {AUTO}")
+
+
+def _with_sequence_parallelism(layout: Layout, own: Mapping[str, int]) -> Layout:
+    """Return the layout as the experiment has it: one that needs sequence parallelism would refuse to do without."""
+    if "tp" not in layout.degrees or "sp" in layout.degrees or "sp" not in own:
+        return layout
+    degrees = {**layout.degrees, "sp": own["sp"]}
+    return layout._replace(name=_name(degrees), degrees=degrees)
 
 
 def scaled_down(own: Mapping[str, int], rank_axes: Sequence[str], most: int) -> str:
@@ -100,7 +165,7 @@ def scaled_down(own: Mapping[str, int], rank_axes: Sequence[str], most: int) -> 
     """
     degrees: dict[str, int] = {}
     for axis, degree in own.items():
-        if axis in _SWITCHES:
+        if axis in _KEPT_SWITCHES:
             degrees |= {axis: degree} if axis != "sp" or degrees.get("tp", 1) > 1 else {}
         elif degree > 1:
             degrees[axis] = 2

@@ -10,6 +10,7 @@ from primus_page.page import as_html
 from primus_page.parts import Found, Part, Section, Table, Words
 from primus_verify.comparison import QUANTITIES
 from primus_verify.layouts import AXES
+from primus_verify.report import SETTING_HEADS, count_results, describe_settings, describe_training, setting_rows
 
 __all__ = ["as_page"]
 
@@ -17,7 +18,7 @@ __all__ = ["as_page"]
 def as_page(found: Mapping[str, Any]) -> str:
     """Return the page of a result (`report.document`)."""
     title = f"verify: {found['experiment']}"
-    subtitle = f"{found['framework']} {found['framework_version']}, {found['steps']} steps in float32"
+    subtitle = describe_training(found)
     sections = (
         Section("layouts", "Layouts", tuple(_matrix(found))),
         Section("differences", "What differs", tuple(_differences(found))),
@@ -37,7 +38,9 @@ def _matrix(found: Mapping[str, Any]) -> Iterator[Part]:
         for one in found["layouts"]
     ]  # fmt: skip
     yield Table(heads, rows)
-    yield Words("Each cell has the largest relative error, and in parentheses what rounding explains.", is_soft=True)
+    yield Words(count_results(found))
+    limit = "what --rtol allows" if found["rtol"] else "what rounding explains"
+    yield Words(f"Each cell has the largest relative error, and in parentheses {limit}.", is_soft=True)
 
 
 def _cell(worst: Mapping[str, Any] | None) -> str:
@@ -51,11 +54,8 @@ def _cell(worst: Mapping[str, Any] | None) -> str:
 
 def _settings(found: Mapping[str, Any]) -> Iterator[Part]:
     if found["settings"]:
-        heads = ("setting", "value", "default", "its default changes")
-        yield Table(heads, [
-            (one["name"], str(one["value"]), str(one["default"]), one["effect"] or "nothing: likely dead")
-            for one in found["settings"]
-        ])  # fmt: skip
+        yield Table(SETTING_HEADS, setting_rows(found["settings"]))
+        yield from (Words(line) for line in describe_settings(found["settings"]))
 
 
 def _differences(found: Mapping[str, Any]) -> Iterator[Part]:

@@ -6,17 +6,18 @@ import argparse
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from primus_core.errors import PrimusError, RequestError, suggestion
+from primus_core.errors import MachineError, PrimusError, RequestError, suggestion
 from primus_core.installed import joined
 from primus_core.plan.plan import Distributed, RunPlace
 from primus_core.plugins.catalogue import Catalogue
 from primus_core.plugins.contracts import TaskCall
 from primus_machine import facts as machine
+from primus_machine.facts import Facts
 from primus_machine.gpus.visible import VISIBLE, hides_gpus, visible
 from primus_machine.host import HostRoot
 from primus_verify.contract import GROUP, Verifier
 
-__all__ = ["arguments", "as_experiment", "find_verifier", "for_its_machine", "refusal"]
+__all__ = ["arguments", "as_experiment", "as_reason", "find_verifier", "for_its_machine", "refusal"]
 
 _ASSUMED_GPU, _ASSUMED_GPUS = "MI300X", 8
 
@@ -38,23 +39,28 @@ def for_its_machine(call: TaskCall) -> TaskCall:
     return call._replace(facts=facts, distributed=call.distributed._replace(tentative=True))
 
 
-def refusal(experiment: str, settings: Mapping[str, Any], ranks: int) -> str:
-    """Return why a trial with these settings cannot be planned on this machine; empty: it can."""
+def refusal(experiment: str, settings: Mapping[str, Any], ranks: int, facts: Facts | None = None) -> PrimusError | None:
+    """Return why a trial with these settings cannot be planned on this machine; None: it can."""
     from primus_train import task as train
 
     host = HostRoot()
-    facts = machine.read(host)
+    facts = facts or machine.read(host)
     gpus = 0 if hides_gpus(facts.gpus, facts.environ) else len(visible(facts.gpus, facts.environ))
     if 0 < gpus < ranks:
-        return f"it needs {ranks} GPUs, and {gpus} can be used here"
+        return MachineError(f"it needs {ranks} GPUs, and {gpus} can be used here")
     args = arguments(experiment, [f"{name}={value}" for name, value in settings.items()])
     call = TaskCall((), args, facts, Distributed(gpus_per_node=ranks), _nowhere, Catalogue.here(host, ""))
     try:
         train.resolve(call)
     except PrimusError as error:
-        what = error.what.removeprefix(f"{getattr(error, 'where', '')}: ")  # a line of our own small experiment
-        return f"{what}{f' ({error.why})' if error.why else ''}"
-    return ""
+        return error
+    return None
+
+
+def as_reason(error: PrimusError) -> str:
+    """Return an error about a layout as one line: its fix is for a training of one's own, and not for a trial."""
+    what = error.what.removeprefix(f"{error.where}: ")  # a line of our own small experiment
+    return f"{what}{f' ({error.why})' if error.why else ''}"
 
 
 def _nowhere(_: str, name: str) -> RunPlace:

@@ -19,7 +19,6 @@ from primus_verify import replicas, stored, verdict
 from primus_verify.comparison import Deviation, Step, Tolerance, beyond, compare, worst
 from primus_verify.kept import Kept
 from primus_verify.layouts import REFERENCE, Layout
-from primus_verify.resolving import refusal
 from primus_verify.trials import ONE, Trials
 from primus_verify.verdict import Finding
 
@@ -34,6 +33,8 @@ _NUDGE = 2.0**-22
 """Changes weights by some units in their last place."""
 _SEEDS = (11, 23)
 _EXPERT = re.compile(r"experts?\.\d+\.")
+_RANK = re.compile(r"^rank \d+: ")
+"""One rank trains: its number says nothing."""
 _KINDS = ("weight", "first moment", "second moment")
 Status = Literal["equal", "differs", "failed", "not tried"]
 
@@ -92,12 +93,12 @@ class Reference:
 
 
 class Session:
-    """Trains and compares. `say` gets a line for each thing that begins or ends."""
+    """Trains and compares. `say` gets a line for each thing that begins or ends. `not_tried`: why, by layout."""
 
     def __init__(
-        self, trials: Trials, kept: Kept, rtol: float | None, say: Callable[[str], None], *, shrunk: bool
+        self, trials: Trials, kept: Kept, rtol: float | None, say: Callable[[str], None], not_tried: Mapping[str, str]
     ) -> None:
-        self.trials, self.kept, self.say, self.shrunk = trials, kept, say, shrunk
+        self.trials, self.kept, self.say, self.not_tried = trials, kept, say, not_tried
         self._own: list[str] = []
         self.tolerance: Tolerance | None = Tolerance(rtol) if rtol else None
 
@@ -111,7 +112,7 @@ class Session:
         for layout in layouts:
             if layout.name in known:
                 self.say(f"{layout.name}: {known[layout.name]['status']}, as before")
-            elif why := self._refusal(layout):
+            elif why := self.not_tried.get(layout.name):
                 known[layout.name] = Result(layout, "not tried", why=why).to_dict()
                 self.say(f"{layout.name}: not tried: {why}")
         left = [layout for layout in layouts if layout.name not in known]
@@ -134,20 +135,24 @@ class Session:
         Raises:
             PrimusError: the reference cannot be trained.
         """
-        return [dict(one) | {"effect": self._effect(one["name"], one["default"])} for one in settings]
+        return [dict(one) | self._effect(one["name"], one["default"]) for one in settings]
 
-    def _effect(self, name: str, default: Any) -> str:
-        """What is first different with the default, or why nobody knows; empty: nothing is, to the bit."""
+    def _effect(self, name: str, default: Any) -> dict[str, str]:
+        """What is first different with the default, to the bit; or why it could not be tried, and the log of that."""
         reference = self.reference
         self.say(f"{name}={default}: training ...")
         try:
             run = self.trials.train(ONE, reference.start, {**reference.seed, name: default})
             found = compare(reference.steps, self.trials.read(run), reference.initial, Tolerance(0.0), exactly=True)
         except PrimusError as error:
-            return f"the training fails: {error.why or error.what}"
+            log = self.trials.log(ONE, reference.start, {**reference.seed, name: default})
+            self.say(f"{name}={default}: not tried: the training fails, see {log}")
+            return {"status": "not tried", "effect": _RANK.sub("", error.why or error.what), "log": log}
         shutil.rmtree(run, ignore_errors=True)
         first = beyond(found)
-        return f"the {first[0].quantity} of step {first[0].step}" if first else ""
+        if not first:
+            return {"status": "nothing", "effect": ""}
+        return {"status": "changes", "effect": f"the {first[0].quantity} of step {first[0].step}"}
 
     def clean(self) -> None:
         """Remove the checkpoints of the reference, once everything is compared."""
@@ -216,8 +221,8 @@ class Session:
 
     def _train(self, layout: Layout, start: str, seed: Mapping[str, Any]) -> str:
         begun = time.monotonic()
-        self.say(f"{layout.name}: training {self.trials.steps if start else 'the weights to start from'}"
-                 f"{' steps' if start else ''} on {layout.ranks} rank{'s' * (layout.ranks > 1)} ...")  # fmt: skip
+        what = counted(self.trials.steps, "step") if start else "the weights to start from"
+        self.say(f"{layout.name}: training {what} on {counted(layout.ranks, 'rank')} ...")
         run = self.trials.train(layout, start, seed)
         if layout.name == REFERENCE:
             self.say(f"{layout.name}: {time_span(time.monotonic() - begun)}")
@@ -235,28 +240,28 @@ class Session:
             result = Result(layout, "failed", why=f"{error.what}: {error.why}", seconds=time.monotonic() - begun)
         else:
             differing = replicas.differences(run, self.trials.steps)
-            findings = (*verdict.describe(beyond(measured), layout.degrees, reference.names), *differing)
+            allowed = verdict.ASKED if self.tolerance else verdict.ROUNDING
+            findings = (*verdict.describe(beyond(measured), layout.degrees, reference.names, allowed), *differing)
             status: Status = "differs" if findings else "equal"
-            result = Result(layout, status, findings, self._note(reference), time.monotonic() - begun, worst(measured))
+            result = Result(
+                layout,
+                status,
+                findings,
+                self._note(reference, layout, findings),
+                time.monotonic() - begun,
+                worst(measured),
+            )
             shutil.rmtree(run, ignore_errors=True)
         self.say(f"{layout.name}: {result.status} ({time_span(result.seconds)})")
         return result
 
-    def _note(self, reference: Reference) -> str:
+    def _note(self, reference: Reference, layout: Layout, findings: Sequence[Finding]) -> str:
+        """What the findings look like, and which steps could not be compared."""
+        known = self.trials.verifier.known_differences
         steps = reference.compared
         few = f"{counted(steps, 'step')} of {self.trials.steps} could be compared: then rounding chooses experts"
-        return few if steps < self.trials.steps else ""
-
-    def _refusal(self, layout: Layout) -> str:
-        """Why this layout cannot be planned, or proves nothing; empty: it can be tried."""
-        try:
-            settings = self.trials.settings(layout, "/start")
-        except ValueError as error:
-            return str(error)
-        if "repeat" not in layout.degrees and self.trials.is_reference(layout):
-            return "it is what the reference does, too"
-        why = refusal(self.trials.experiment, settings, layout.ranks)
-        return f"{why}; this is the small model, see --shrink" if why and self.shrunk else why
+        seen = verdict.explain(findings, layout.degrees, reference.names, known)
+        return "; ".join(filter(None, (seen, few if steps < self.trials.steps else "")))
 
     def _tokens(self, run: str) -> int:
         rows = summary.read(f"{run}/{METRICS}")

@@ -58,7 +58,9 @@ class VerifierConformance:
         verifier = find_verifier(self.framework)
         for text in verifier.layouts:
             layout: Layout = parse(text, verifier.rank_axes)
-            assert isinstance(verifier.settings(layout.degrees), dict)
+            batch = verifier.batch([layout.degrees])
+            assert isinstance(verifier.settings(layout.degrees, batch), dict)
+            assert batch % 8 == 0, "a batch is a multiple of the usual one"
         said = ""
         try:
             verifier.settings({"unknown": 2})

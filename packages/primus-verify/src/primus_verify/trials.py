@@ -12,20 +12,18 @@ import time
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from primus_core.config.document import dotted
 from primus_core.errors import PrimusError, TrainingError
 from primus_core.journal import summary
 from primus_core.plan.plan import METRICS
 from primus_core.runs import rundir
 from primus_machine.errors import printed_in
 from primus_train.kit.replicas import WANTED
-from primus_train.templates.recipe import leaves
 from primus_verify import stored
 from primus_verify.comparison import Step
-from primus_verify.contract import Verifier
+from primus_verify.contract import BATCH, Verifier
 from primus_verify.layouts import REFERENCE, Layout
 from primus_verify.lifeline import ending_with_parent
 
@@ -38,6 +36,11 @@ ONE = Layout(REFERENCE, {})
 _RATE = 1e-3
 _TIMED_OUT = 124
 _CRASHES = (128 + signal.SIGABRT, 128 + signal.SIGBUS, 128 + signal.SIGSEGV)
+_TRACEBACK = "Traceback (most recent call last)"
+_MODULES = re.compile(r"^(?:\w+\.)+(?=\w+: )")
+"""What stands before the name of an exception."""
+_REASON = 500
+"""Characters of a reason; the log has all."""
 _GRACE_S = 60
 """A launch ends its ranks in its own grace period, and needs some time besides."""
 
@@ -55,6 +58,8 @@ class Trials:
     timeout_s: float
     prefix: str = ""
     """How the names of the runs begin."""
+    batch: int = BATCH
+    """Sequences in a step."""
     warm: WarmPython | None = None
     """Imports for all trainings; None: each imports for itself."""
 
@@ -64,25 +69,8 @@ class Trials:
         Without `start`, of the one that makes it.
         """
         steps = self.verifier.steps(self.steps, rate=_RATE) if start else self.verifier.steps(1, rate=0.0)
-        return {**self.verifier.settings(layout.degrees), **steps, **(self.verifier.start(start) if start else {})}
-
-    def is_reference(self, layout: Layout) -> bool:
-        """Return whether a layout trains as the reference does: on one rank, with the same settings."""
-        return layout.ranks == 1 and self._changes(layout) == self._changes(ONE)
-
-    def _changes(self, layout: Layout) -> dict[str, Any]:
-        """The settings of a layout that differ from those of the experiment."""
-        return {name: value for name, value in self.verifier.settings(layout.degrees).items()
-                if self.base.get(name) != value}  # fmt: skip
-
-    @cached_property
-    def base(self) -> dict[str, Any]:
-        """The settings of the experiment, by dotted names."""
-        import yaml
-
-        with open(self.experiment, encoding="utf-8") as file:
-            module = yaml.safe_load(file)["modules"]["pre_trainer"]
-        return {dotted(path): value for path, value in leaves({**module["overrides"], "model": module["model"]})}
+        own = self.verifier.settings(layout.degrees, self.batch)
+        return {**own, **steps, **(self.verifier.start(start) if start else {})}
 
     def train(self, layout: Layout, start: str, changed: Mapping[str, Any] | None = None) -> str:
         """Train, with some settings `changed`; the run directory.
@@ -90,14 +78,13 @@ class Trials:
         Raises:
             TrainingError: it failed, with what it printed.
         """
-        kind = layout.name if start else "start"
-        name = self.prefix + re.sub(r"[^A-Za-z0-9]+", "-", "+".join((kind, *(changed or ()))))
+        log = self.log(layout, start, changed or {})
+        name = os.path.basename(log).removesuffix(".log")
         settings = {**self.settings(layout, start), **(changed or {})}
         words = [f"{key}={json.dumps(value)}" for key, value in settings.items()]
         primus = self.warm.primus() if self.warm else [sys.executable, "-m", "primus_core"]
         argv = [*primus, "direct", "--", "train", "pretrain", "--new",
                 "--config", self.experiment, f"exp_name={name}", *words]  # fmt: skip
-        log = os.path.join(self.folder, f"{name}.log")
         if self.warm:
             self.warm.prepare()
         code = self._run(argv, log, layout.ranks)
@@ -109,8 +96,14 @@ class Trials:
         run = os.path.abspath(found) if found else ""
         if code or not run:
             what = "took too long (--timeout)" if code == _TIMED_OUT else f"failed with exit code {code}"
-            raise TrainingError(f"{layout.name} {what}", why=_reason(run, text), fix=f"read {log}")
+            who = f"the reference, on {layout.name}," if layout == ONE else layout.name
+            raise TrainingError(f"{who} {what}", why=_reason(run, text), fix=f"read {log}")
         return run
+
+    def log(self, layout: Layout, start: str, changed: Mapping[str, Any]) -> str:
+        """Return the log of a training."""
+        name = re.sub(r"[^A-Za-z0-9]+", "-", "+".join((layout.name if start else "start", *changed)))
+        return os.path.join(self.folder, f"{self.prefix}{name}.log")
 
     def _run(self, argv: list[str], log: str, ranks: int) -> int:
         environ = {**self.environ, "GPUS_PER_NODE": str(ranks), WANTED: "1"}
@@ -147,16 +140,21 @@ class Trials:
 
 
 def _reason(run: str, log: str) -> str:
-    """Return what failed first, or else the last error that was printed."""
+    """Return what failed first, or else the last error that was printed: of a traceback, its last line."""
     try:
         with open(os.path.join(run, "metadata.json"), encoding="utf-8") as file:
             first = json.load(file).get("first_failure") or {}
     except (OSError, ValueError):
         first = {}
     if first.get("what"):
-        return f"rank {first.get('rank')}: {first['what']}"
+        return f"rank {first.get('rank')}: {_in_one_line(first['what'])}"
     errors = printed_in(log)
-    return errors[-1][:500] if errors else ""
+    return errors[-1][:_REASON] if errors else ""
+
+
+def _in_one_line(text: str) -> str:
+    lines = [line.strip() for line in text.splitlines() if line.strip()] or [""]
+    return _MODULES.sub("", lines[-1 if _TRACEBACK in text else 0])[:_REASON]
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:

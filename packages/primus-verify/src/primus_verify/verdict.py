@@ -6,17 +6,22 @@ import math
 import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from primus_verify.comparison import QUANTITIES, Deviation
 from primus_verify.layouts import AXES
 
-__all__ = ["Finding", "describe", "pattern_of"]
+if TYPE_CHECKING:
+    from primus_train.kit.known_difference import KnownDifference
+
+__all__ = ["ASKED", "ROUNDING", "Finding", "describe", "explain", "pattern_of"]
 
 _NUMBERED = re.compile(r"\b(layers|experts)\.(\d+)\b")
 _SHOWN = {"weight": "update"}
 """A weight is compared by what the steps have changed."""
 _CLOSE = 0.02
+ROUNDING, ASKED = "rounding explains", "--rtol allows"
+"""What a limit is: by default, or if the person has set it."""
 _SHARED = ("dp", "fsdp", "tp", "cp", "ep", "pp")
 """Axes over which gradients or losses are summed."""
 
@@ -36,13 +41,35 @@ class Finding(NamedTuple):
 Names = Mapping[str, Sequence[str]]
 
 
-def describe(deviations: Sequence[Deviation], degrees: Mapping[str, int], names: Names) -> list[Finding]:
+def describe(
+    deviations: Sequence[Deviation], degrees: Mapping[str, int], names: Names, allowed: str = ROUNDING
+) -> list[Finding]:
     """Return what differs first, since everything after it follows from it.
 
-    `names`: of all weights and moments, by their kind.
+    `names`: of all weights and moments, by their kind. `allowed`: what the limit is.
     """
-    if not deviations:
-        return []
+    found = _first(deviations, degrees, names) if deviations else []
+    return [one._replace(text=one.text.replace(ROUNDING, allowed)) for one in found]
+
+
+def explain(
+    findings: Sequence[Finding], degrees: Mapping[str, int], names: Names, known: Sequence[KnownDifference]
+) -> str:
+    """Return what the findings of a layout look like together; empty: nothing differs, or each says it itself."""
+    every = [name for some in names.values() for name in some]
+    differing = [name for one in findings for name in one.names]
+    for one in known:
+        if degrees.get(one.axis, 1) > 1 and _any(one.differs, differing) and _any(one.has, every):
+            return f"it looks like a known difference: {one.what}"
+    is_close = all(one.factor is not None and abs(one.factor - 1) < _CLOSE for one in findings)
+    return f"less than {_CLOSE:.0%} off, which fits no known pattern" if findings and is_close else ""
+
+
+def _any(pattern: str, names: Sequence[str]) -> bool:
+    return any(re.search(pattern, name) for name in names)
+
+
+def _first(deviations: Sequence[Deviation], degrees: Mapping[str, int], names: Names) -> list[Finding]:
     step = min(one.step for one in deviations)
     of_step = [one for one in deviations if one.step == step]
     quantity = next(one for one in QUANTITIES if any(deviation.quantity == one for deviation in of_step))
@@ -59,7 +86,7 @@ def _number(one: Deviation, degrees: Mapping[str, int]) -> Finding:
         shown = "is not a number"
     else:
         shown = f"is {_times(one.factor)} the reference"
-        shown += f" ({one.error:.1e} off; rounding explains {one.limit:.1e})" if abs(one.factor - 1) < _CLOSE else ""
+        shown += f" ({one.error:.1e} off; {_limit(one)})" if abs(one.factor - 1) < _CLOSE else ""
     why = _meaning(one.factor, degrees)
     if one.quantity == "loss" and not why and one.factor is not None:
         why = _of_loss(one.step)
@@ -68,6 +95,10 @@ def _number(one: Deviation, degrees: Mapping[str, int]) -> Finding:
     return Finding(
         _sentence(f"{one.quantity} {shown}", one.step, why), one.step, one.quantity, (), one.factor, one.error
     )
+
+
+def _limit(one: Deviation) -> str:
+    return f"{ROUNDING} {one.limit:.1e}" if one.limit else "it must be equal to the bit"
 
 
 def _of_loss(step: int) -> str:
@@ -104,7 +135,7 @@ def _finding(pattern: str, members: Sequence[Deviation], degrees: Mapping[str, i
     one = max(members, key=lambda member: member.error)
     factor = None if _rounded(one) is None else one.factor
     if factor is not None and abs(factor - 1) < _CLOSE:
-        shown = f"{one.error:.1e} off (rounding explains {one.limit:.1e})"
+        shown = f"{one.error:.1e} off ({_limit(one)})"
     elif factor is not None:
         shown = f"{_times(factor)} the reference"
     elif math.isinf(one.error):

@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import Any
 
 from primus_core.environment.resolve import cache
-from primus_core.errors import MachineError, PrimusError
+from primus_core.errors import MachineError, PrimusError, RequestError, TrainingError
 from primus_machine import variables
 from primus_machine.host import HostRoot
 from primus_machine.units import counted
@@ -25,7 +25,7 @@ from primus_verify.layouts import parse
 from primus_verify.page import as_page
 from primus_verify.resolving import find_verifier
 from primus_verify.session import Session
-from primus_verify.task import AGAINST_MODEL, EXPERIMENT, REQUEST
+from primus_verify.task import AGAINST_MODEL, ANYWAY, EXPERIMENT, REQUEST
 from primus_verify.trials import Trials
 from primus_verify.warm import OF_TORCHRUN, WarmPython
 from primus_verify.warm_client import RANK, TORCHRUN
@@ -51,12 +51,15 @@ def main() -> int:
     os.makedirs(folder, exist_ok=True)
     with _imported(request) as warm:
         layouts, found = _verify(request, run, folder, environ, warm)
-    report.write(json.dumps(found, indent=1), f"{run}/verify.json")
-    if request["output"]:
-        report.write(json.dumps(found, indent=1), request["output"])
+    text = json.dumps(found, indent=1)
+    print(text if request["json"] else report.as_text(found), flush=True)  # first: a file may fail now
+    report.write(text, f"{run}/verify.json")
     report.write(as_page(found), f"{run}/verify.html")
-    print(json.dumps(found, indent=1) if request["json"] else report.as_text(found), flush=True)
-    _refuse(layouts, run)
+    if request["output"]:
+        report.write(text, request["output"])
+    _refuse(layouts, run, f"; {ANYWAY}" if request["before_training"] else "")
+    if not layouts and found["verdict"] == "not tried":
+        raise TrainingError("no setting could be tried", why="each training failed", fix=f"read the logs in {folder}")
     return 0
 
 
@@ -73,13 +76,13 @@ def _verify(
     """Return what came of each layout, and the result as `verify.json` has it."""
     verifier = find_verifier(request["framework"])
     trials = Trials(verifier, folder, f"{run}/{EXPERIMENT}", environ, request["steps"], request["timeout_s"],
-                    warm=warm)  # fmt: skip
+                    batch=request["batch"], warm=warm)  # fmt: skip
     console = sys.stderr if request["json"] else sys.stdout
     kept = Kept(os.path.join(cache(environ), "verify", _key(request, run, environ)), environ)
     if request["again"]:
         kept.forget(request["layouts"])
     session = Session(trials, kept, request["rtol"], lambda text: print(text, file=console, flush=True),
-                      shrunk=request["shrink"])  # fmt: skip
+                      request["not_tried"])  # fmt: skip
     layouts = session.verify([parse(text, verifier.rank_axes) for text in request["layouts"]])
     if request["against"]:
         layouts.append(_against(request, run, folder, environ, session.say, request["rtol"]))
@@ -101,21 +104,21 @@ def _key(request: Mapping[str, Any], run: str, environ: Mapping[str, str]) -> st
     """What results are kept by."""
     with open(f"{run}/{EXPERIMENT}", encoding="utf-8") as file:
         experiment = file.read().replace(run, "")
-    asked = json.dumps([request[name] for name in ("framework_version", "steps", "rtol", "device")])
+    asked = json.dumps([request[name] for name in ("framework_version", "steps", "rtol", "device", "batch")])
     return fingerprint((*request["packages"], "primus_train", "primus_verify"), environ, experiment, asked)
 
 
-def _refuse(layouts: Sequence[Mapping[str, Any]], run: str) -> None:
-    """Raise an error unless every layout that was tried is equal."""
+def _refuse(layouts: Sequence[Mapping[str, Any]], run: str, anyway: str) -> None:
+    """Raise an error unless every layout that was tried is equal. `anyway`: what to do beside reading the result."""
     wrong = [one for one in layouts if one["status"] in ("differs", "failed")]
     if wrong:
         reason = wrong[0]["findings"][0]["text"] if wrong[0]["findings"] else wrong[0]["why"]
-        why = f"{wrong[0]['layout']} {wrong[0]['status']}: {reason}"
+        seen = f"; {wrong[0]['why']}" if wrong[0]["findings"] and wrong[0]["why"] else ""
+        why = f"{wrong[0]['layout']} {wrong[0]['status']}: {reason}{seen}"
         what = f"{len(wrong)} of {counted(len(layouts), 'layout')} cannot be trusted"
-        raise PrimusError(what, why=why, fix=f"read {run}/verify.html or verify.json")
+        raise PrimusError(what, why=why, fix=f"read {run}/verify.html or verify.json{anyway}")
     if layouts and not any(one["status"] == "equal" for one in layouts):
-        reasons = "; ".join(f"{one['layout']}: {one['why']}" for one in layouts[:3])
-        raise PrimusError("no layout could be tried", why=reasons, fix="choose others: --layouts dp=2")
+        raise RequestError("nothing was compared", why="no layout could be tried", fix=f"see the reasons above{anyway}")
 
 
 if __name__ == "__main__":

@@ -33,7 +33,7 @@ def checked(fix: str) -> str:
             head = " ".join([*rest[:1], *("--" for _ in task), *(rest[at + 1] for at in task)])
         else:
             left.append(line)
-    return "\n".join(left) or f"see `primus {head} --help`"
+    return "\n".join(left) or (f"see `primus {head} --help`" if head else "")
 
 
 def _split(text: str) -> list[str]:

@@ -81,6 +81,25 @@ def test_weights_of_experts_and_latent_attention_have_hugging_faces_names() -> N
     }  # fmt: skip
 
 
+def test_what_no_axis_stands_for_is_named_and_a_rest_of_devices_is_sharded_data_parallelism() -> None:
+    settings = {
+        "ici_pipeline_parallelism": 2, "ici_tensor_sequence_parallelism": 2, "ici_fsdp_transpose_parallelism": 1,
+        "dcn_fsdp_parallelism": 2, "remat_policy": "full", "shard_optimizer_over_data": True,
+        "gradient_accumulation_steps": 4,
+    }  # fmt: skip
+    assert set(VERIFIER.unexpressed(settings)) == {
+        "ici_pipeline_parallelism=2", "ici_tensor_sequence_parallelism=2", "shard_optimizer_over_data=true",
+    }  # fmt: skip
+    assert VERIFIER.own(settings) == {"dp": 1, "fsdp": 4, "tp": 1, "cp": 1, "ep": 1, "mbs": 4}
+    assert VERIFIER.own({"ici_fsdp_parallelism": 1})["fsdp"] == 1
+
+
+@pytest.mark.parametrize("size", [3, 5, 16])
+def test_micro_batches_that_do_not_divide_a_step_are_refused(size: int) -> None:
+    with pytest.raises(ValueError, match=f"a step has 8 sequences, and mbs={size} does not divide them"):
+        VERIFIER.settings({"mbs": size})
+
+
 @pytest.mark.full
 @pytest.mark.parametrize(
     ("fault", "layout", "said"),

@@ -50,3 +50,21 @@ def test_experts_are_taken_apart_and_what_is_no_weight_is_left_out() -> None:
 
 def test_a_rest_of_ranks_is_sharded_data_parallelism() -> None:
     assert VERIFIER.own({"parallelism": {"tensor_parallel_degree": 8}})["fsdp"] == 2
+
+
+def test_what_no_axis_stands_for_is_named_and_defaults_are_not() -> None:
+    """Also in names of TorchTitan 0.2."""
+    settings = {
+        "parallelism": {
+            "data_parallel_replicate_degree": 2, "enable_async_tensor_parallel": True, "enable_sequence_parallel": False,
+            "pipeline_parallel_schedule": "1F1B", "module_fqns_per_model_part": [["a"], ["b"]],
+        },
+        "activation_checkpoint": {"mode": "selective"},
+        "compile": {"enable": True},
+    }  # fmt: skip
+    assert set(VERIFIER.unexpressed(settings)) == {
+        "compile.enable_async_tensor_parallel=true", 'parallelism.module_fqns_per_model_part=[["a"], ["b"]]',
+        "activation_checkpoint.mode=selective", "compile.enable=true",
+    }  # fmt: skip
+    assert VERIFIER.unexpressed({"activation_checkpoint": {"mode": "full"}, "compile": {"enable": False}}) == {}
+    assert VERIFIER.own({"activation_checkpoint": {"mode": "full"}})["recompute"] == 1

@@ -35,6 +35,17 @@ def test_the_text_has_a_table_the_first_findings_the_reasons_and_counts() -> Non
     assert lines[-1] == "1 differs, 1 not tried"
 
 
+def test_a_tolerance_that_was_given_is_shown() -> None:
+    found = document(REQUEST | {"rtol": 0.9}, [DIFFERS], [])
+    assert "2 steps in float32, gradients to 0.9 (--rtol)" in as_text(found).splitlines()[0]
+    assert "gradients to 0.9 (--rtol)" in as_page(found)
+
+
+def test_a_setting_that_is_no_layout_has_no_ranks() -> None:
+    setting = {**REFUSED, "layout": "compile.enable=true", "ranks": 0}
+    assert "compile.enable=true  -        not tried  -" in as_text(document(REQUEST, [setting], []))
+
+
 def test_settings_alone_have_a_table_of_their_own() -> None:
     text = as_text(document(REQUEST, [], [DEAD]))
     assert "layout" not in text

@@ -122,6 +122,20 @@ def test_the_own_layout_is_that_of_the_experiment_also_in_former_names(
     assert json.loads(done.stdout)["config"]["layouts"][0] == layout
 
 
+def test_what_the_own_layout_does_not_try_is_in_the_result(experiment: str, primus: Run, tmp_path: Path) -> None:
+    """And alone it is an error."""
+    settings = (
+        "parallelism.pipeline_parallel_degree=4",
+        "parallelism.context_parallel_degree=2",
+        "compile.enable=true",
+    )
+    done = primus("direct", "--", "verify", "--config", experiment, *settings, "--layouts", "own", "--max-ranks", "1",
+                  env={"PRIMUS_CACHE": str(tmp_path / "cache")})  # fmt: skip
+    assert done.returncode == 1
+    assert "compile.enable=true: not tried: trials are not compiled" in done.stdout
+    assert "tp=2,pp=2,cp=2,fsdp=2: not tried: it has 16 ranks, and at most 1 are tried (--max-ranks)" in done.stdout
+
+
 def test_the_small_model_is_divided_as_the_large_one(experiment: str, primus: Run, tmp_path: Path) -> None:
     """It has 32 layers and 8 groups of heads: 3 divides neither."""
     done = primus("direct", "--", "verify", "--config", experiment, "--layouts", "tp=3",

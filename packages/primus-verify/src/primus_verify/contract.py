@@ -51,6 +51,9 @@ class Verifier(Protocol):
     def own(self, settings: Mapping[str, Any]) -> dict[str, int]:
         """Return the degrees of the experiment's own layout: `{"tp": 8}`."""
 
+    def unexpressed(self, settings: Mapping[str, Any]) -> dict[str, str]:
+        """Return what else belongs to that layout, as `name=value`, and why trials do not have it."""
+
     def settings(self, layout: Mapping[str, int]) -> dict[str, Any]:
         """Return the settings, by dotted names, that make a layout. Raises `ValueError` for an unknown axis."""
 

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from primus_core.errors import Mistakes, RequestError, suggestion
 
 if TYPE_CHECKING:
     from primus_verify.contract import Verifier
 
-__all__ = ["AXES", "OWN", "REFERENCE", "Layout", "choose", "parse", "scaled_down"]
+__all__ = ["AXES", "OWN", "REFERENCE", "Layout", "choose", "left_out", "parse", "scaled_down"]
 
 REFERENCE = "one rank"
 OWN = "own"
@@ -30,6 +31,8 @@ AXES = {
     "repeat": "the reference once more: must be equal to the bit (1)",
 }
 _SWITCHES = ("sp", "zero")
+_WITHIN = {"zero": ("dp", "cp"), "ep": ("dp", "fsdp"), "vpp": ("pp",)}
+"""Axes that mean nothing without one of these, unless they have ranks of their own."""
 _MORE_THAN_ONE = ("dp", "fsdp", "tp", "pp", "vpp", "cp", "ep")
 
 
@@ -39,7 +42,9 @@ class Layout(NamedTuple):
     name: str
     degrees: Mapping[str, int]
     ranks: int = 1
-    """How many processes, or devices, it needs."""
+    """How many processes, or devices, it needs; 0: a setting of the experiment that is no layout."""
+    why: str = ""
+    """Why it is not tried; empty: it is."""
 
 
 def parse(text: str, rank_axes: Sequence[str]) -> Layout:
@@ -100,12 +105,32 @@ def scaled_down(own: Mapping[str, int], rank_axes: Sequence[str], most: int) -> 
     """
     degrees: dict[str, int] = {}
     for axis, degree in own.items():
+        if axis in ("mbs", "recompute"):
+            continue
         if axis in _SWITCHES:
             degrees |= {axis: degree} if axis != "sp" or degrees.get("tp", 1) > 1 else {}
         elif degree > 1:
             degrees[axis] = 2
             if _ranks(degrees, rank_axes) > most:
                 del degrees[axis]
-    if degrees and own.get("mbs") == 1:  # a dimension of size 1 is a case of its own for a framework's sharding
-        degrees["mbs"] = 1
+    for axis, others in _WITHIN.items():
+        if axis not in rank_axes and not any(other in degrees for other in others):
+            degrees.pop(axis, None)
+    if "recompute" in own:
+        degrees["recompute"] = 1
+    # a dimension of size 1 is a case of its own for a framework's sharding
+    if own.get("mbs", 1) > 1 or (degrees and "mbs" in own):
+        degrees["mbs"] = own["mbs"]
     return _name(degrees)
+
+
+def left_out(verifier: Verifier, settings: Mapping[str, Any], most: int) -> list[Layout]:
+    """Return what `own` is and does not try, each with the reason: it needs more ranks, or no axis is for it."""
+    own = verifier.own(settings)
+    whole, tried = (scaled_down(own, verifier.rank_axes, ranks) for ranks in (sys.maxsize, most))
+    found = [Layout(name, {}, 0, why) for name, why in verifier.unexpressed(settings).items()]
+    if whole == tried:
+        return found
+    layout = parse(whole, verifier.rank_axes)
+    why = f"it has {layout.ranks} ranks, and at most {most} are tried (--max-ranks)"
+    return [layout._replace(why=f"{why}; of it, {tried} is tried" if tried else why), *found]

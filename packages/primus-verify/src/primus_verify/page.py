@@ -10,6 +10,7 @@ from primus_page.page import as_html
 from primus_page.parts import Found, Part, Section, Table, Words
 from primus_verify.comparison import QUANTITIES
 from primus_verify.layouts import AXES
+from primus_verify.report import given_tolerance
 
 __all__ = ["as_page"]
 
@@ -17,7 +18,9 @@ __all__ = ["as_page"]
 def as_page(found: Mapping[str, Any]) -> str:
     """Return the page of a result (`report.document`)."""
     title = f"verify: {found['experiment']}"
-    subtitle = f"{found['framework']} {found['framework_version']}, {found['steps']} steps in float32"
+    subtitle = (
+        f"{found['framework']} {found['framework_version']}, {found['steps']} steps in float32{given_tolerance(found)}"
+    )
     sections = (
         Section("layouts", "Layouts", tuple(_matrix(found))),
         Section("differences", "What differs", tuple(_differences(found))),
@@ -32,12 +35,12 @@ def _matrix(found: Mapping[str, Any]) -> Iterator[Part]:
         return
     heads = ("layout", "ranks", "result", "time", *QUANTITIES)
     rows = [
-        (one["layout"], str(one["ranks"]), one["status"], time_span(one["seconds"]) if one["seconds"] else "-",
+        (one["layout"], str(one["ranks"] or "-"), one["status"], time_span(one["seconds"]) if one["seconds"] else "-",
          *(_cell(one["worst"].get(quantity)) for quantity in QUANTITIES))
         for one in found["layouts"]
     ]  # fmt: skip
     yield Table(heads, rows)
-    yield Words("Each cell has the largest relative error, and in parentheses what rounding explains.", is_soft=True)
+    yield Words("Each cell has the largest relative error, and in parentheses the limit.", is_soft=True)
 
 
 def _cell(worst: Mapping[str, Any] | None) -> str:

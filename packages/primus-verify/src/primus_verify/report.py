@@ -11,7 +11,7 @@ from primus_core.errors import MachineError
 from primus_machine.files.atomic import write_atomically
 from primus_machine.units import counted, time_span
 
-__all__ = ["as_text", "document", "write"]
+__all__ = ["as_text", "document", "given_tolerance", "write"]
 
 SCHEMA = 1
 _SHOWN = 6
@@ -25,6 +25,7 @@ def document(
     return {
         "schema": SCHEMA,
         **{key: request[key] for key in ("experiment", "framework", "framework_version", "steps")},
+        "rtol": request.get("rtol"),
         "verdict": _verdict({one["status"] for one in layouts}),
         "layouts": list(layouts),
         "settings": list(settings),
@@ -38,11 +39,11 @@ def _verdict(statuses: set[str]) -> str:
 
 def as_text(found: Mapping[str, Any]) -> str:
     """Return a table of layouts, what differs, and one closing line."""
-    rows = [[one["layout"], one["ranks"], one["status"], time_span(one["seconds"]) if one["seconds"] else "-"]
+    rows = [[one["layout"], one["ranks"] or "-", one["status"], time_span(one["seconds"]) if one["seconds"] else "-"]
             for one in found["layouts"]]  # fmt: skip
     table = tabulate.tabulate(rows, headers=["layout", "ranks", "result", "time"], disable_numparse=True)
     of = f"{found['experiment']}, {found['framework']} {found['framework_version']}"
-    lines = [f"verify: {of}, {counted(found['steps'], 'step')} in float32", "", table, ""]
+    lines = [f"verify: {of}, {counted(found['steps'], 'step')} in float32{given_tolerance(found)}", "", table, ""]
     for one in found["layouts"]:
         lines += [f"{one['layout']}: {finding['text']}" for finding in one["findings"][:_SHOWN]]
         more = len(one["findings"]) - _SHOWN
@@ -54,6 +55,11 @@ def as_text(found: Mapping[str, Any]) -> str:
               for status in ("equal", "differs", "failed", "not tried")}  # fmt: skip
     lines += [", ".join(f"{count} {status}" for status, count in counts.items() if count)]
     return "\n".join([*lines, *_settings(found["settings"])])
+
+
+def given_tolerance(found: Mapping[str, Any]) -> str:
+    """Return the tolerance in words, if `--rtol` gave it: a large one hides what differs."""
+    return f", gradients to {found['rtol']:g} (--rtol)" if found["rtol"] else ""
 
 
 def _settings(settings: Sequence[Mapping[str, Any]]) -> list[str]:

@@ -94,13 +94,17 @@ exit codes: 0 every layout that was tried is equal to one rank; 1 at least one d
         settings = found.settings.data
         words_of_layouts = args.layouts or ([] if args.settings or args.against else ["auto"])
         chosen = layouts.choose(words_of_layouts, verifier, verifier.own(settings), args.max_ranks)
+        has_own = not {"auto", layouts.OWN}.isdisjoint(words_of_layouts)
+        not_tried = layouts.left_out(verifier, settings, args.max_ranks) if has_own else []
+        names = [one.name for one in chosen]
         device = call.facts.gpu_model if call.facts.gpus else "cpu"
         degrees = [one.degrees for one in chosen]
         small = verifier.experiment(settings, shrink=args.shrink == "auto", layouts=degrees, device=device)
         request = {
             "framework": framework,
             "framework_version": found.planned.config.get("framework_version", ""),
-            "layouts": [one.name for one in chosen],
+            "layouts": names,
+            "left_out": [(one.name, one.ranks, one.why) for one in not_tried if one.name not in names],
             "shrink": args.shrink == "auto",
             "packages": verifier.packages(settings),
             "settings": _not_default(settings, verifier, found.planned.defaults) if args.settings else [],

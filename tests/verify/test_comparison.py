@@ -243,10 +243,14 @@ def test_weights_that_move_without_moments_are_known_except_those_that_a_rule_mo
     assert without_moments(START, then) == []
     del then["first moment", "layers.0.mlp.weight"]
     del then["first moment", "embedding.weight"], then["second moment", "embedding.weight"]
+    for part in "qkv":
+        then["weight", f"layers.0.qkv.w{part}.weight"] = np.ones((2, 4))
+    for kind in ("first moment", "second moment"):
+        then[kind, "layers.0.qkv.wqkv.weight"] = np.ones((6, 4))
     then["weight", "layers.0.moe.expert_bias_E"] = np.ones(2)
     then["weight", "rope.freqs"] = np.ones(2)
     start = {**START, ("weight", "rope.freqs"): np.ones(2)}
-    assert without_moments(start, then) == ["embedding.weight", "layers.0.mlp.weight"]
+    assert without_moments(start, then) == ["embedding", "layers.0"]
 
 
 def test_the_last_bit_counts_where_two_runs_must_be_equal() -> None:

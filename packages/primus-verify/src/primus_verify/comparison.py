@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -129,12 +130,17 @@ def beyond(found: Sequence[Deviation]) -> list[Deviation]:
 
 
 def without_moments(start: State, then: State) -> list[str]:
-    """Return the weights that a step has moved and that have not both moments, except those that a rule moves."""
-    moments = {name for kind, name in then if kind != "weight"}
-    both = {name for name in moments if {("first moment", name), ("second moment", name)} <= then.keys()}
-    moved = {name for kind, name in then if kind == "weight" and not _BY_RULE.search(name)
-             and not _is_same(start.get(("weight", name)), then["weight", name])}  # fmt: skip
-    return sorted((moments | moved) - both)
+    """Return the modules with weights that a step has moved and that have not both moments: nobody compares those.
+
+    Numbers are counted, since TorchTitan stores queries, keys and values apart, and their moments as one. Weights that a
+    rule moves have no moments.
+    """
+    numbers: dict[str, dict[str, int]] = defaultdict(lambda: dict.fromkeys(("weight", "first moment", "second moment"), 0))
+    for (kind, name), value in then.items():
+        if kind != "weight" or not (_BY_RULE.search(name) or _is_same(start.get((kind, name)), value)):
+            numbers[name.rsplit(".", 2)[0]][kind] += value.size
+    return sorted(module for module, of in numbers.items()
+                  if of["first moment"] != of["second moment"] or of["weight"] > of["first moment"])  # fmt: skip
 
 
 def _is_same(one: Array | None, other: Array) -> bool:

@@ -273,7 +273,7 @@ def _expect_moments(initial: stored.State, then: stored.State) -> None:
     """Raise an error if a weight has moved and its moments are not stored: then nobody compares its gradient."""
     if missing := without_moments(initial, then):
         what = f"the checkpoint of the reference has no moments of {', '.join(missing[:3])}"
-        why = f"the gradients of {counted(len(missing), 'weight')} cannot be compared"
+        why = f"the gradients of {counted(len(missing), 'module')} cannot be compared"
         raise TrainingError(what, why=why, fix="use a version of the framework that docs/verify.md names")
 
 

@@ -135,7 +135,9 @@ def without_moments(start: State, then: State) -> list[str]:
     Numbers are counted, since TorchTitan stores queries, keys and values apart, and their moments as one. Weights that a
     rule moves have no moments.
     """
-    numbers: dict[str, dict[str, int]] = defaultdict(lambda: dict.fromkeys(("weight", "first moment", "second moment"), 0))
+    numbers: dict[str, dict[str, int]] = defaultdict(
+        lambda: dict.fromkeys(("weight", "first moment", "second moment"), 0)
+    )
     for (kind, name), value in then.items():
         if kind != "weight" or not (_BY_RULE.search(name) or _is_same(start.get((kind, name)), value)):
             numbers[name.rsplit(".", 2)[0]][kind] += value.size

@@ -21,6 +21,7 @@ from primus_core.journal import summary
 from primus_core.plan.plan import METRICS
 from primus_core.runs import rundir
 from primus_machine.errors import printed_in
+from primus_machine.units import time_span
 from primus_train.kit.replicas import WANTED
 from primus_train.templates.recipe import leaves
 from primus_verify import stored
@@ -108,7 +109,11 @@ class Trials:
         found = rundir.printed_in(text)
         run = os.path.abspath(found) if found else ""
         if code or not run:
-            what = "took too long (--timeout)" if code == _TIMED_OUT else f"failed with exit code {code}"
+            what = (
+                f"took longer than {time_span(self.timeout_s)} (--timeout)"
+                if code == _TIMED_OUT
+                else f"failed with exit code {code}"
+            )
             raise TrainingError(f"{layout.name} {what}", why=_reason(run, text), fix=f"read {log}")
         return run
 

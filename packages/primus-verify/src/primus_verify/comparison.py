@@ -132,8 +132,8 @@ def beyond(found: Sequence[Deviation]) -> list[Deviation]:
 def without_moments(start: State, then: State) -> list[str]:
     """Return the modules with weights that a step has moved and that have not both moments: nobody compares those.
 
-    Numbers are counted, since TorchTitan stores queries, keys and values apart, and their moments as one. Weights that a
-    rule moves have no moments.
+    Numbers are counted, since TorchTitan stores queries, keys and values apart, and their moments as one. Weights that
+    a rule moves have no moments.
     """
     numbers: dict[str, dict[str, int]] = defaultdict(
         lambda: dict.fromkeys(("weight", "first moment", "second moment"), 0)

@@ -87,8 +87,27 @@ def test_each_device_has_whole_sequences_of_a_micro_batch() -> None:
     assert VERIFIER.settings({"dp": 3}, batch)["per_device_batch_size"] == 8
     found = VERIFIER.settings({"fsdp": 2, "mbs": 1}, batch)
     assert (found["gradient_accumulation_steps"], found["per_device_batch_size"]) == (12, 1)
-    with pytest.raises(ValueError, match="needs a multiple of 16 sequences"):
+    with pytest.raises(ValueError, match="needs a multiple of 32 sequences"):
         VERIFIER.settings({"mbs": 16}, 24)
+
+
+def test_a_micro_batch_is_never_the_whole_batch() -> None:
+    for size in (2, 3, 5, 16):
+        layout = {"dp": 2, "fsdp": 2, "mbs": size}
+        assert VERIFIER.settings(layout, VERIFIER.batch([layout]))["gradient_accumulation_steps"] >= 2
+
+
+def test_what_no_axis_stands_for_is_named_and_a_rest_of_devices_is_sharded_data_parallelism() -> None:
+    settings = {
+        "ici_pipeline_parallelism": 2, "ici_tensor_sequence_parallelism": 2, "ici_fsdp_transpose_parallelism": 1,
+        "dcn_fsdp_parallelism": 2, "remat_policy": "full", "shard_optimizer_over_data": True,
+        "gradient_accumulation_steps": 4,
+    }  # fmt: skip
+    assert set(VERIFIER.unexpressed(settings)) == {
+        "ici_pipeline_parallelism=2", "ici_tensor_sequence_parallelism=2", "shard_optimizer_over_data=true",
+    }  # fmt: skip
+    assert VERIFIER.own(settings) == {"dp": 1, "fsdp": 4, "tp": 1, "cp": 1, "ep": 1, "mbs": 2}
+    assert VERIFIER.own({"ici_fsdp_parallelism": 1})["fsdp"] == 1
 
 
 @pytest.mark.full

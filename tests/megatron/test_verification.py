@@ -119,6 +119,23 @@ def test_the_files_of_a_layer_specification_count_for_kept_results() -> None:
     assert VERIFIER.packages({"spec": ["mine.layers", "spec"]}) == ("megatron", "primus_megatron", "mine")
 
 
+def test_what_no_axis_stands_for_is_named() -> None:
+    settings = {
+        "use_megatron_fsdp": True, "use_torch_fsdp2": True, "num_distributed_optimizer_instances": 2,
+        "expert_tensor_parallel_size": 1, "tensor_model_parallel_size": 2, "decoder_first_pipeline_num_layers": 3,
+        "pipeline_model_parallel_layout": "E|t*4|L", "recompute_granularity": "selective", "overlap_param_gather": True,
+        "overlap_grad_reduce": True, "overlap_p2p_comm": True, "moe_shared_expert_overlap": True, "fp8": None,
+    }  # fmt: skip
+    assert set(VERIFIER.unexpressed(settings)) == {
+        "use_megatron_fsdp=true", "use_torch_fsdp2=true", "num_distributed_optimizer_instances=2",
+        "expert_tensor_parallel_size=1", "decoder_first_pipeline_num_layers=3", "recompute_granularity=selective",
+        "pipeline_model_parallel_layout=E|t*4|L", "overlap_param_gather=true",
+    }  # fmt: skip
+    whole = {"recompute_granularity": "full", "expert_tensor_parallel_size": 2, "tensor_model_parallel_size": 2}
+    assert VERIFIER.unexpressed(whole) == {}
+    assert VERIFIER.own(whole)["recompute"] == 1
+
+
 @pytest.mark.full
 @pytest.mark.parametrize(
     ("fault", "words", "said"),
@@ -132,7 +149,7 @@ def test_the_files_of_a_layer_specification_count_for_kept_results() -> None:
         ("stale_weight", ["--layouts", "dp=2"], "from step 2: all was equal until step 1"),
         ("equal_dropout_seeds", ["--layouts", "tp=2"],
          "generator 'model-parallel-rng' of stage 0 has the same state on rank 0 and rank 1"),
-        ("rope_of_one_stage", ["--layouts", "pp=2"], r"linear_qkv.weight is .* in layers 2, 3 of 4, from step 1"),
+        ("rope_of_one_stage", ["--layouts", "pp=2"], r"linear_qkv.weight is .* in 2 of 4 layers \(2, 3\), from step 1"),
     ],
 )  # fmt: skip
 def test_a_fault_in_megatron_is_named(fault: str, words: list[str], said: str, primus: Run, tmp_path: Path) -> None:

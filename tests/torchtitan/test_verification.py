@@ -59,3 +59,21 @@ def test_a_pipeline_has_a_micro_batch_for_each_stage_and_sequences_are_cut_into_
     assert small["training"]["seq_len"] % 3 == 0
     assert small["parallelism"]["pipeline_parallel_microbatch_size"] == 2
     assert VERIFIER.settings({"pp": 4, "fsdp": 2}, 16)["training.local_batch_size"] == 8
+
+
+def test_what_no_axis_stands_for_is_named_and_defaults_are_not() -> None:
+    """Also in names of TorchTitan 0.2."""
+    settings = {
+        "parallelism": {
+            "data_parallel_replicate_degree": 2, "enable_async_tensor_parallel": True, "enable_sequence_parallel": False,
+            "pipeline_parallel_schedule": "1F1B", "module_fqns_per_model_part": [["a"], ["b"]],
+        },
+        "activation_checkpoint": {"mode": "selective"},
+        "compile": {"enable": True},
+    }  # fmt: skip
+    assert set(VERIFIER.unexpressed(settings)) == {
+        "compile.enable_async_tensor_parallel=true", 'parallelism.module_fqns_per_model_part=[["a"], ["b"]]',
+        "activation_checkpoint.mode=selective", "compile.enable=true",
+    }  # fmt: skip
+    assert VERIFIER.unexpressed({"activation_checkpoint": {"mode": "full"}, "compile": {"enable": False}}) == {}
+    assert VERIFIER.own({"activation_checkpoint": {"mode": "full"}})["recompute"] == 1

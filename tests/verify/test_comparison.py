@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from primus_train.kit.known_difference import KnownDifference
-from primus_verify.comparison import Step, Tolerance, beyond, compare, worst
+from primus_verify.comparison import Step, Tolerance, beyond, compare, without_moments, worst
 from primus_verify.verdict import ASKED, describe, explain
 
 NAMES = [
@@ -19,6 +19,7 @@ NAMES = [
     *(f"layers.{layer}.experts.{expert}.weight" for layer in range(4) for expert in range(2)),
 ]
 TOLERANCE = Tolerance.of_reduction(2048)
+LATER = "equal until step 1; from step 2 a gradient or the optimizer's state differs"
 State = dict[tuple[Any, str], Any]
 
 
@@ -145,14 +146,14 @@ def test_layers_of_one_stage_are_named() -> None:
             scale("first moment", 3, only=f"layers.{layer}.mlp")(trial)
 
     assert said(change, pp=2) == (
-        "gradient of layers.*.mlp.weight is 3 times the reference in layers 2, 3 of 4, from step 1"
+        "gradient of layers.*.mlp.weight is 3 times the reference in 2 of 4 layers (2, 3), from step 1"
     )
 
 
 def test_one_expert_is_named() -> None:
     found = said(scale("first moment", 0.0, only="experts.1"), ep=2)
     assert found == (
-        "gradient of layers.*.experts.*.weight is 0.00 of the reference in every layer in experts 1 of 2, from step 1: "
+        "gradient of layers.*.experts.*.weight is 0.00 of the reference in every layer in 1 of 2 experts (1), from step 1: "
         "it is zero"
     )
 
@@ -170,7 +171,7 @@ def test_a_gradient_in_another_direction_lacks_a_part() -> None:
 
 def test_a_gradient_that_is_not_a_number_is_named() -> None:
     text = said(scale("first moment", math.nan, only="layers.1.mlp"))
-    assert text == "gradient of layers.*.mlp.weight is not finite, or missing in layers 1 of 4, from step 1"
+    assert text == "gradient of layers.*.mlp.weight is not finite, or missing in 1 of 4 layers (1), from step 1"
 
 
 def test_a_loss_that_differs_from_the_first_step_is_the_forward_pass() -> None:
@@ -220,7 +221,36 @@ def test_weights_that_never_had_a_gradient_must_agree_too() -> None:
 
 def test_a_moment_that_is_lost_is_found() -> None:
     text = said(scale("second moment", 0.0, only="layers.0.mlp", step=2))
-    assert "second moment of layers.*.mlp.weight is 0.00 of the reference in layers 0 of 4, from step 2" in text
+    assert text.startswith("second moment of layers.*.mlp.weight is 0.00 of the reference in 1 of 4 layers (0), from ")
+    assert text.endswith("from step 2: it is zero, " + LATER)
+
+
+def test_a_gradient_that_differs_later_is_a_moment_that_is_named_before_the_norm() -> None:
+    """No gradient is stored after the first step, so that nobody can call it equal."""
+
+    def change(trial: list[Step]) -> list[Step]:
+        data: Any = trial[1].read()
+        data["first moment", "embedding.weight"] = data["first moment", "embedding.weight"][::-1]
+        return [trial[0], Step(trial[1].loss, 0.7, trial[1].read)]
+
+    text = said(change, tp=2)
+    assert text.startswith("first moment of embedding.weight is ")
+    assert text.endswith(f"and no multiple of the reference, from step 2: {LATER}")
+
+
+def test_a_gradient_that_is_not_a_number_later_is_named_with_its_parameter() -> None:
+    def change(trial: list[Step]) -> list[Step]:
+        scale("first moment", math.nan, only="layers.1.mlp", step=2)(trial)
+        return [trial[0], Step(trial[1].loss, math.nan, trial[1].read)]
+
+    assert said(change) == (
+        f"first moment of layers.*.mlp.weight is not finite, or missing in 1 of 4 layers (1), from step 2: {LATER}"
+    )
+
+
+def test_a_norm_that_differs_later_beside_equal_moments_is_not_reduced() -> None:
+    text = said(lambda trial: [trial[0], Step(5.0, 0.3, trial[1].read)])
+    assert text.startswith("gradient norm is 0.60 of the reference, from step 2: all moments are equal")
 
 
 def test_a_parameter_that_is_missing_is_a_deviation() -> None:
@@ -229,7 +259,23 @@ def test_a_parameter_that_is_missing_is_a_deviation() -> None:
         del data["first moment", "layers.3.norm.weight"]
 
     text = said(change)
-    assert text == "gradient of layers.*.norm.weight is not finite, or missing in layers 3 of 4, from step 1"
+    assert text == "gradient of layers.*.norm.weight is not finite, or missing in 1 of 4 layers (3), from step 1"
+
+
+def test_weights_that_move_without_moments_are_known_except_those_that_a_rule_moves() -> None:
+    """Nobody could compare their gradients."""
+    then = state(1)
+    assert without_moments(START, then) == []
+    del then["first moment", "layers.0.mlp.weight"]
+    del then["first moment", "embedding.weight"], then["second moment", "embedding.weight"]
+    for part in "qkv":
+        then["weight", f"layers.0.qkv.w{part}.weight"] = np.ones((2, 4))
+    for kind in ("first moment", "second moment"):
+        then[kind, "layers.0.qkv.wqkv.weight"] = np.ones((6, 4))
+    then["weight", "layers.0.moe.expert_bias_E"] = np.ones(2)
+    then["weight", "rope.freqs"] = np.ones(2)
+    start = {**START, ("weight", "rope.freqs"): np.ones(2)}
+    assert without_moments(start, then) == ["embedding", "layers.0"]
 
 
 def test_the_last_bit_counts_where_two_runs_must_be_equal() -> None:

@@ -51,6 +51,11 @@ def test_the_step_is_planned_before_the_ranks_and_needs_an_own_layout(experiment
                     "parallelism.data_parallel_shard_degree=1", GPUS_PER_NODE="1")  # fmt: skip
     assert len(alone["steps"]) == 1
     assert any("one rank has no layout" in str(note) for note in alone["notes"])
+    larger = planned(primus, "--config", experiment, "--verify", "parallelism.context_parallel_degree=2", "training.seq_len=256",
+                     "compile.enable=true", GPUS_PER_NODE="8")  # fmt: skip
+    notes = "\n".join(str(note) for note in larger["notes"])
+    assert "--verify: not tried: compile.enable=true: trials are not compiled" in notes
+    assert "it has 8 ranks, and at most 4 are tried" in notes
 
 
 def test_another_value_of_the_variable_is_refused(experiment: str, primus: Run) -> None:

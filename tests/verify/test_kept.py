@@ -1,92 +1,68 @@
-"""What came of a layout is known as long as nothing that counts has changed."""
+"""What came of a layout is kept in a file that nobody else can have written."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from primus_verify.kept import Kept, fingerprint
-
-RESULT = {"status": "equal", "findings": [], "worst": {}}
-
-
-@pytest.fixture
-def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A framework with one module, and a file that is no code."""
-    folder = tmp_path / "some_framework"
-    folder.mkdir()
-    (folder / "__init__.py").write_text("")
-    (folder / "model.py").write_text("x = 1")
-    (folder / "notes.txt").write_text("")
-    monkeypatch.syspath_prepend(str(tmp_path))
-    return folder
+from primus_verify.comparison import Deviation
+from primus_verify.kept import RESULT, Kept
+from primus_verify.layouts import Layout
+from primus_verify.session import Result
 
 
-def of(*texts: str, **environ: str) -> str:
-    """The fingerprint of the framework."""
-    return fingerprint(("some_framework",), environ, *texts)
-
-
-def test_a_changed_module_a_new_one_and_another_text_count(package: Path) -> None:
-    seen = {of("a"), of("b"), of("a", "b"), of("ab")}
-    (package / "model.py").write_text("x = 22")
-    seen.add(of("a"))
-    (package / "new.py").write_text("")
-    seen.add(of("a"))
-    assert len(seen) == 6
-
-
-def test_a_file_that_is_no_code_does_not_count(package: Path) -> None:
-    before = of("a")
-    (package / "notes.txt").write_text("longer")
-    assert of("a") == before
-
-
-def test_files_of_pythonpath_count_and_a_package_of_unknown_files_is_never_the_same(
-    package: Path, tmp_path: Path
-) -> None:
-    (tmp_path / "own.py").write_text("x = 1")
-    before = of(PYTHONPATH=f"/nowhere:{tmp_path}")
-    assert of(PYTHONPATH=f"/nowhere:{tmp_path}") == before
-    (tmp_path / "own.py").write_text("x = 22")
-    assert of(PYTHONPATH=f"/nowhere:{tmp_path}") != before
-    assert fingerprint(("no_such_package",), {}) != fingerprint(("no_such_package",), {})
-
-
-def test_files_behind_links_count_and_a_link_that_leads_back_or_nowhere_is_no_matter(
-    package: Path, tmp_path: Path
-) -> None:
-    elsewhere = tmp_path / "elsewhere"
-    elsewhere.mkdir()
-    (package / "layers").symlink_to(elsewhere)
-    (elsewhere / "back").symlink_to(package)
-    (elsewhere / ".#lock.py").symlink_to("nobody@nowhere")
-    before = of()
-    (elsewhere / "attention.py").write_text("x = 1")
-    assert of() != before
-
-
-def test_variables_of_python_and_the_frameworks_count_and_others_do_not(package: Path) -> None:
-    assert of(PYTHONPATH="/x") != of() != of(NCCL_ALGO="Ring")
-    assert of(HOME="/x", PRIMUS_RUN_DIR="/y") == of()
+def result(layout: str) -> dict[str, Any]:
+    """What a verification keeps of a layout that is equal."""
+    return Result(Layout(layout, {}, 2), "equal", worst={"loss": Deviation(1, "loss", "", 0.0, 1e-4)}).to_dict()
 
 
 def test_a_result_is_read_as_it_was_written_and_a_damaged_one_is_none(tmp_path: Path) -> None:
     kept = Kept(str(tmp_path / "verify"), {})
     assert kept.read("tp=2,pp=2") is None
-    kept.write("tp=2,pp=2", RESULT)
-    assert kept.read("tp=2,pp=2") == RESULT
+    kept.write("tp=2,pp=2", result("tp=2,pp=2"))
+    assert kept.read("tp=2,pp=2") == result("tp=2,pp=2")
+    assert result("tp=2").keys() == RESULT
     assert kept.read("tp=2") is None
-    kept.write("dp=2", RESULT)
+    kept.write("dp=2", result("dp=2"))
     kept.forget(["dp=2", "never tried"])
     assert kept.read("dp=2") is None
     (tmp_path / "verify" / "tp=2+pp=2.json").write_text('{"status"')
     assert kept.read("tp=2,pp=2") is None
 
 
+@pytest.mark.parametrize(
+    "found",
+    [
+        [],
+        {"status": "equal", "findings": [], "worst": {}},
+        result("tp=8"),
+        {**result("tp=2"), "worst": {}},
+        {**result("tp=2"), "status": "differs"},
+        {**result("tp=2"), "status": "fine"},
+        {**result("tp=2"), "findings": ["text"]},
+    ],
+)
+def test_a_file_that_is_not_the_result_of_this_layout_is_none(found: Any, tmp_path: Path) -> None:
+    kept = Kept(str(tmp_path / "verify"), {})
+    kept.write("tp=2", found)
+    assert kept.read("tp=2") is None
+
+
+def test_a_folder_that_cannot_be_used_means_that_layouts_are_trained(tmp_path: Path) -> None:
+    """A file in its place, or a folder in that of a result."""
+    (tmp_path / "file").touch()
+    (tmp_path / "verify/tp=2.json").mkdir(parents=True)
+    for place in ("file", "verify"):
+        kept = Kept(str(tmp_path / place), {})
+        kept.forget(["tp=2"])
+        kept.write("tp=2", result("tp=2"))
+        assert kept.read("tp=2") is None
+
+
 def test_what_others_could_have_written_is_not_believed(tmp_path: Path) -> None:
     kept = Kept(str(tmp_path / "verify"), {})
-    kept.write("tp=2", RESULT)
+    kept.write("tp=2", result("tp=2"))
     (tmp_path / "verify/tp=2.json").chmod(0o666)
     assert kept.read("tp=2") is None

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from primus_core.errors import RequestError
-from primus_verify.layouts import choose, parse, scaled_down
+from primus_verify.layouts import choose, left_out, parse, scaled_down
 
 RANK_AXES = ("dp", "tp", "pp")
 VERIFIER: Any = SimpleNamespace(rank_axes=RANK_AXES, layouts=("repeat=1", "tp=2", "tp=2,pp=2"))
@@ -62,6 +62,37 @@ def test_auto_begins_with_the_own_layout_of_the_experiment_scaled_down() -> None
 def test_the_own_layout_keeps_micro_batches_of_one_sequence() -> None:
     assert scaled_down({"tp": 8, "mbs": 1}, RANK_AXES, 4) == "tp=2,mbs=1"
     assert not scaled_down({"tp": 1, "mbs": 1}, RANK_AXES, 4)
+
+
+def test_the_own_layout_keeps_accumulation_and_what_is_computed_again() -> None:
+    assert scaled_down({"tp": 8, "recompute": 1}, RANK_AXES, 4) == "tp=2,recompute=1"
+    assert scaled_down({"tp": 1, "mbs": 4}, RANK_AXES, 4) == "mbs=4"
+
+
+def test_an_axis_within_another_one_goes_with_it() -> None:
+    """The distributed optimizer of one rank is none."""
+    own = {"ep": 8, "tp": 8, "pp": 4, "vpp": 2, "zero": 1, "dp": 2}
+    assert scaled_down(own, RANK_AXES, 2) == "tp=2"
+    assert scaled_down(own, RANK_AXES, 8) == "ep=2,tp=2,pp=2,vpp=2,zero=1,dp=2"
+    assert scaled_down({"ep": 8}, ("ep",), 2) == "ep=2"
+
+
+def test_what_the_own_layout_does_not_try_is_named_with_the_reason() -> None:
+    """Ranks that are too many, and settings that no axis stands for."""
+    verifier: Any = SimpleNamespace(
+        rank_axes=RANK_AXES,
+        own=lambda _: {"tp": 8, "pp": 4, "zero": 1, "dp": 2},
+        unexpressed=lambda _: {"use_torch_fsdp2=true": "verify has no axis for it"},
+    )
+    assert [(one.name, one.ranks, one.why) for one in left_out(verifier, {}, 4)] == [
+        (
+            "tp=2,pp=2,zero=1,dp=2",
+            8,
+            "it has 8 ranks, and at most 4 are tried (--max-ranks); of it, tp=2,pp=2 is tried",
+        ),
+        ("use_torch_fsdp2=true", 0, "verify has no axis for it"),
+    ]
+    assert [one.name for one in left_out(verifier, {}, 8)] == ["use_torch_fsdp2=true"]
 
 
 def test_auto_has_no_layout_of_more_ranks_than_asked_for_and_a_named_one_stays() -> None:

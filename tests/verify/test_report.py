@@ -61,11 +61,22 @@ def test_the_verdict_of_settings_alone_says_whether_one_is_dead() -> None:
 def test_the_page_counts_as_the_text_does_and_names_the_limit_that_was_asked_for() -> None:
     found = document({**REQUEST, "steps": 1, "rtol": 1e-9}, [DIFFERS, REFUSED], [DEAD, FAILED])
     page = as_page(found)
-    assert "1 step in float32 on made-up tokens" in page
+    assert "1 step in float32 on made-up tokens, gradients to 1e-09 (--rtol)" in page
     assert "1 differs, 1 not tried" in page
     assert "in parentheses what --rtol allows" in page
     assert "0 change something, 1 changes nothing: a.b, 1 not tried" in page
     assert "yyy..." in page
+
+
+def test_a_tolerance_that_was_given_is_shown() -> None:
+    found = document(REQUEST | {"rtol": 0.9}, [DIFFERS], [])
+    assert "2 steps in float32 on made-up tokens, gradients to 0.9 (--rtol)" in as_text(found).splitlines()[0]
+    assert "gradients to 0.9 (--rtol)" in as_page(found)
+
+
+def test_a_setting_that_is_no_layout_has_no_ranks() -> None:
+    setting = {**REFUSED, "layout": "compile.enable=true", "ranks": 0}
+    assert "compile.enable=true  -        not tried  -" in as_text(document(REQUEST, [setting], []))
 
 
 def test_the_page_has_a_matrix_with_errors_and_limits_and_shows_names_as_text() -> None:

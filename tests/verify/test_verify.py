@@ -139,6 +139,29 @@ def test_the_own_layout_is_that_of_the_experiment_also_in_former_names(
     assert json.loads(done.stdout)["config"]["layouts"][0] == layout
 
 
+def test_what_the_own_layout_does_not_try_is_in_the_plan(experiment: str, primus: Run) -> None:
+    settings = (
+        "parallelism.pipeline_parallel_degree=4",
+        "parallelism.context_parallel_degree=2",
+        "compile.enable=true",
+    )
+    words = ("direct", "--dry-run", "--json", "--", "verify", "--config", experiment, *settings, "--layouts", "own")
+    done = primus(*words, "--max-ranks", "4")
+    found = json.loads(done.stdout)["config"]
+    why = "it has 16 ranks, and at most 4 are tried (--max-ranks); of it, tp=2,pp=2 is tried"
+    assert found["layouts"] == ["tp=2,pp=2"]
+    assert found["left_out"][0] == ["tp=2,pp=2,cp=2,fsdp=2", 16, why]
+    assert ["compile.enable=true", 0, "trials are not compiled"] in found["left_out"]
+
+
+def test_an_own_layout_of_which_nothing_can_be_tried_is_refused_with_the_reason(experiment: str, primus: Run) -> None:
+    alone = ("parallelism.tensor_parallel_degree=1", "parallelism.data_parallel_shard_degree=1", "compile.enable=true")
+    done = primus("direct", "--", "verify", "--config", experiment, *alone, "--layouts", "own")
+    assert done.returncode == 2
+    assert "nothing of the experiment's own layout can be tried" in done.stderr
+    assert "why: compile.enable=true: trials are not compiled" in done.stderr
+
+
 def test_the_small_model_is_divided_as_the_large_one_and_not_the_reason(experiment: str, primus: Run) -> None:
     """It has 32 layers and 8 groups of heads: 3 divides neither."""
     done = primus("direct", "--", "verify", "--config", experiment, "--layouts", "tp=3")

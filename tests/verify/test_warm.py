@@ -80,6 +80,17 @@ def test_a_variable_that_may_count_for_imports_needs_a_server_of_its_own(warm: W
     assert seen(warm, tmp_path, OMP_NUM_THREADS="3")["imported"]
 
 
+def test_no_environment_is_written_into_a_file(warm: WarmPython, tmp_path: Path) -> None:
+    """It has secrets, and a verification may be killed at any time."""
+    for _ in range(2):
+        seen(warm, tmp_path, HF_TOKEN="a-secret")
+        place = Path(warm.path).parent
+        assert not [path for path in place.iterdir() if path.is_file() and b"a-secret" in path.read_bytes()]
+        assert {path.name for path in place.iterdir() if path.is_file()} == {"python"}
+        warm.prepare()
+    assert seen(warm, tmp_path, HF_TOKEN="a-secret")["imported"]
+
+
 def test_signals_reach_the_program_and_its_end_is_the_clients(warm: WarmPython, tmp_path: Path) -> None:
     seen(warm, tmp_path)
     warm.prepare()

@@ -7,7 +7,9 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
+from primus_maxtext.schema import load, shipped
 from primus_train.kit.alike import BATCH, alike, batch_of, degrees_of, refuse_remainder
+from primus_train.kit.left_out import NO_AXIS, NO_FP8, left_out
 from primus_train.kit.neutral import in_halves
 
 if TYPE_CHECKING:
@@ -58,6 +60,15 @@ _AXES = {
     "repeat": "",
 }
 _MESH = ("dp", "fsdp", "tp", "cp", "ep")
+_LAYOUT = {
+    "remat_policy": "trials compute all activations again (full)",
+    r"(ici|dcn)_\w+_parallelism|num_slices|shard_\w+|\w*fsdp_\w+|use_2d_fsdp_sharding|use_ring_of_experts": NO_AXIS,
+    r"\w*pipeline_\w+|\w+_per_pipeline_stage|scan_layers_per_stage|enable_diloco|use_batch_split_schedule": NO_AXIS,
+    r"custom_mesh\w*|mesh_axes|\w*logical_axis_rules|data_sharding|context_parallel_\w+|context_sharding": NO_AXIS,
+    r"\w+_memory_host_offload|use_ulysses\w*": NO_AXIS,
+    "quantization|use_qwix_quantization": NO_FP8,
+}
+"""Settings that decide how devices share the work, by patterns, and why trials do not have them."""
 _MOMENT = re.compile(r"opt_state(?:\.\d+)*\.(mu|nu)\.(?:params\.)?(.+)")
 _WEIGHT = re.compile(r"params\.(?:params\.)?(.+)")
 _KINDS = {"mu": "first moment", "nu": "second moment"}
@@ -123,9 +134,26 @@ class MaxTextVerifier:
                 "adam_weight_decay": _DECAY, "max_target_length": length}  # fmt: skip
 
     def own(self, settings: Mapping[str, Any]) -> dict[str, int]:
-        """Return the experiment's degrees; a rest (-1) counts as two."""
-        found = {axis: int(settings.get(_AXES[axis]) or 1) for axis in _MESH}
-        return {axis: 2 if degree == -1 else degree for axis, degree in found.items()}
+        """Return the experiment's degrees, within and between nodes; a rest (-1) counts as two.
+
+        The rest is sharded data parallelism by default.
+        """
+        found: dict[str, int] = {}
+        for axis in _MESH:
+            inside = settings.get(_AXES[axis]) or (-1 if axis == "fsdp" else 1)
+            across = settings.get(_AXES[axis].replace("ici_", "dcn_")) or 1
+            found[axis] = math.prod(2 if degree == -1 else int(degree) for degree in (inside, across))
+        if int(settings.get("gradient_accumulation_steps") or 1) > 1:
+            found["mbs"] = 2
+        return found
+
+    def unexpressed(self, settings: Mapping[str, Any]) -> dict[str, str]:
+        """Return what no axis stands for."""
+        axes = {name for axis in _MESH for name in (_AXES[axis], _AXES[axis].replace("ici_", "dcn_"))}
+        flat = {**(settings.get("model") or {}), **settings}
+        # -1: what is left of the devices, if any are
+        flat = {name: value for name, value in flat.items() if not (name.endswith("_parallelism") and value in (1, -1))}
+        return left_out(flat, _LAYOUT, load(list(shipped().values())[-1]).options, axes.__contains__)
 
     def batch(self, layouts: Sequence[Mapping[str, int]]) -> int:
         """Return the sequences of all devices in a step; the setting is that of one device."""
@@ -205,8 +233,8 @@ def _data_ranks(layout: Mapping[str, int]) -> int:
 
 
 def _sequences(layout: Mapping[str, int]) -> int:
-    """Of which a layout needs a multiple in a step."""
-    return math.prod(layout.get(axis, 1) for axis in _MESH) * layout.get("mbs", 1)
+    """Of which a layout needs a multiple in a step; with `mbs`, at least two micro-batches."""
+    return math.prod(layout.get(axis, 1) for axis in _MESH) * (2 * layout["mbs"] if "mbs" in layout else 1)
 
 
 def _layer(found: re.Match[str], model: Architecture) -> str:

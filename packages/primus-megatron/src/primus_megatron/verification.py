@@ -8,8 +8,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from primus_megatron.device import GPU_KERNELS
+from primus_megatron.schema import load, shipped
 from primus_train.kit.alike import BATCH, alike, batch_of, degrees_of, refuse_remainder
 from primus_train.kit.known_difference import KnownDifference
+from primus_train.kit.left_out import NO_AXIS, NO_FP8, left_out
 
 if TYPE_CHECKING:
     from primus_train.models.architecture import Architecture
@@ -64,6 +66,19 @@ _AXES = {
 }
 _OWN = ("ep", "tp", "sp", "pp", "vpp", "cp", "zero")
 _SWITCHES = ("sp", "zero")
+_LAYOUT = {
+    "recompute_granularity": "recompute=1 computes all activations again",
+    r"recompute_(activations|modules|layer_ids)|cpu_offloading_num_layers|fine_grained_activation_offloading": NO_AXIS,
+    r"use_(megatron|torch|custom)_fsdp\w*|use_fsdp2_\w+|(outer_dp|data_parallel)_sharding_strategy": NO_AXIS,
+    r"enable_full_sharding_in_hsdp|num_distributed_optimizer_instances|data_parallel_replicate_degree": NO_AXIS,
+    r"expert_tensor_parallel_size|decoder_\w*pipeline_\w+|pipeline_model_parallel_layout|account_for_\w+": NO_AXIS,
+    r"microbatch_group_size_per_vp_stage|\w+_zero_bubble|zero_bubble_v_schedule|patch_primus_pipeline": NO_AXIS,
+    r"encoder_\w+_parallel_size|pipeline_model_parallel_split_rank|hybrid_context_parallel|pp_algorithm": NO_AXIS,
+    r"hierarchical_context_parallel_sizes|cp_comm_type|overlap_\w+|tp_comm_overlap|delay_wgrad_compute": NO_AXIS,
+    r"defer_embedding_wgrad_compute|optimizer_cpu_offload|use_tp_pp_dp_mapping": NO_AXIS,
+    "fp8|fp4": NO_FP8,
+}
+"""Settings that decide how ranks share the work, by patterns, and why trials do not have them."""
 _STATE = "optimizer.state."
 _KINDS = {"exp_avg": "first moment", "exp_avg_sq": "second moment"}
 _STACKED = re.compile(r"(.*\blayers)\.(?!\d)(.+)")
@@ -155,7 +170,18 @@ class MegatronVerifier:
             degrees["vpp"] = int(flat["num_layers"]) // (degrees["pp"] * int(chunk))
         if flat.get("micro_batch_size") == 1:
             degrees["mbs"] = 1
+        if flat.get("recompute_granularity") == "full":
+            degrees["recompute"] = 1
         return {**degrees, "dp": 2}
+
+    def unexpressed(self, settings: Mapping[str, Any]) -> dict[str, str]:
+        """Return what no axis stands for."""
+        flat = {**(settings.get("model") or {}), **settings}
+        if flat.get("recompute_granularity") == "full":
+            del flat["recompute_granularity"]
+        if flat.get("expert_tensor_parallel_size") == flat.get("tensor_model_parallel_size", 1):
+            flat.pop("expert_tensor_parallel_size", None)  # as it is by default
+        return left_out(flat, _LAYOUT, load(list(shipped().values())[-1]).options, lambda name: name.startswith(_KEPT))
 
     def batch(self, layouts: Sequence[Mapping[str, int]]) -> int:
         """Return the global batch size."""

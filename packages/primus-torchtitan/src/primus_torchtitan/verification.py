@@ -7,14 +7,16 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
-from primus_core.config.document import Document
+from primus_core.config.document import Document, dotted
 from primus_core.errors import Mistakes
 from primus_torchtitan import earlier_names, small_experts
 from primus_torchtitan.schema import load, shipped
 from primus_torchtitan.small_experts import FAMILIES
 from primus_train.kit.alike import BATCH, alike, batch_of, degrees_of, refuse_remainder
 from primus_train.kit.known_difference import KnownDifference
+from primus_train.kit.left_out import NO_AXIS, NO_FP8, left_out
 from primus_train.kit.neutral import in_halves
+from primus_train.templates.recipe import leaves
 
 if TYPE_CHECKING:
     from primus_train.models.architecture import Architecture
@@ -59,6 +61,13 @@ _AXES = {
     "recompute": "activation_checkpoint.mode",
     "repeat": "",
 }
+_LAYOUT = {
+    r"parallelism\.\w+|training\.enable_cpu_offload|compile\.enable_async_tensor_parallel": NO_AXIS,
+    r"activation_checkpoint\.mode": "recompute=1 computes all activations again",
+    r"compile\.enable": "trials are not compiled",
+    r"converters|primus_turbo\.\w*(fp8|float8)\w*": NO_FP8,
+}
+"""Settings that decide how ranks share the work, by patterns, and why trials do not have them."""
 _OWN = {axis: setting for axis, setting in _AXES.items() if axis not in ("sp", "mbs", "recompute", "repeat")}
 _MOMENT = re.compile(r"optimizer\.state\.(.+)\.(exp_avg|exp_avg_sq)")
 _KINDS = {"exp_avg": "first moment", "exp_avg_sq": "second moment"}
@@ -145,7 +154,17 @@ class TorchTitanVerifier:
             found["sp"] = 0
         if (settings.get("training") or {}).get("local_batch_size") == 1:
             found["mbs"] = 1
+        if (settings.get("activation_checkpoint") or {}).get("mode") == "full":
+            found["recompute"] = 1
         return {axis: 2 if degree == -1 else degree for axis, degree in found.items()}
+
+    def unexpressed(self, settings: Mapping[str, Any]) -> dict[str, str]:
+        """Return what no axis stands for."""
+        flat = {dotted(path): value for path, value in leaves(_named_as_today(settings))}
+        tried = {*_AXES.values(), *(f"parallelism.{name}" for name in _KEPT_PARALLEL)} - {_AXES["recompute"]}
+        if flat.get(_AXES["recompute"]) in ("full", "none"):
+            del flat[_AXES["recompute"]]
+        return left_out(flat, _LAYOUT, load(list(shipped().values())[-1]).options, tried.__contains__)
 
     def batch(self, layouts: Sequence[Mapping[str, int]]) -> int:
         """Return the global batch size."""

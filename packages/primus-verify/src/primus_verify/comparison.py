@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import re
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -14,10 +16,22 @@ if TYPE_CHECKING:
 
     Array = np.ndarray[Any, Any]
 
-__all__ = ["QUANTITIES", "Deviation", "Step", "Tolerance", "beyond", "compare", "worst"]
+__all__ = [
+    "QUANTITIES",
+    "Deviation",
+    "Step",
+    "Tolerance",
+    "beyond",
+    "causes_first",
+    "compare",
+    "without_moments",
+    "worst",
+]
 
 QUANTITIES = ("loss", "gradient", "gradient norm", "first moment", "second moment", "weight")
 """What is compared: causes before their effects."""
+_LATER = ("loss", "first moment", "second moment", "gradient norm", "weight")
+"""The same after the first step: no gradient is compared then, and a moment names its parameter, and a norm none."""
 
 _UNIT_ROUNDOFF = 2.0**-24
 """Of float32 (IEEE 754)."""
@@ -27,6 +41,8 @@ _NOISE = 1e-3
 """An element whose gradient is this far below the parameter's mean is rounding error to a good part."""
 _NOTHING = 1e-4
 """A parameter whose gradients are this far below those of the model has no gradient but rounding errors."""
+_BY_RULE = re.compile(r"(experts?|router|gate|moe|Moe)\S*bias|tokens_per_expert")
+"""Names of what a rule moves, and not the optimizer: biases that balance experts."""
 _PROPORTIONAL = 0.02
 """What may be left of a gradient beside its multiple of the reference."""
 
@@ -103,9 +119,34 @@ def compare(
     return found
 
 
+def causes_first(step: int) -> Sequence[str]:
+    """Return what is compared after a step, causes before their effects."""
+    return QUANTITIES if step == 1 else _LATER
+
+
 def beyond(found: Sequence[Deviation]) -> list[Deviation]:
     """Return those that rounding does not explain."""
     return [one for one in found if one.error > one.limit]
+
+
+def without_moments(start: State, then: State) -> list[str]:
+    """Return the modules with weights that a step has moved and that have not both moments: nobody compares those.
+
+    Numbers are counted, since TorchTitan stores queries, keys and values apart, and their moments as one. Weights that
+    a rule moves have no moments.
+    """
+    numbers: dict[str, dict[str, int]] = defaultdict(
+        lambda: dict.fromkeys(("weight", "first moment", "second moment"), 0)
+    )
+    for (kind, name), value in then.items():
+        if kind != "weight" or not (_BY_RULE.search(name) or _is_same(start.get((kind, name)), value)):
+            numbers[name.rsplit(".", 2)[0]][kind] += value.size
+    return sorted(module for module, of in numbers.items()
+                  if of["first moment"] != of["second moment"] or of["weight"] > of["first moment"])  # fmt: skip
+
+
+def _is_same(one: Array | None, other: Array) -> bool:
+    return one is not None and one.shape == other.shape and bool((one == other).all())
 
 
 def worst(found: Sequence[Deviation]) -> dict[str, Deviation]:

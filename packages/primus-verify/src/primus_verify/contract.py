@@ -56,6 +56,9 @@ class Verifier(Protocol):
     def own(self, settings: Mapping[str, Any]) -> dict[str, int]:
         """Return the degrees of the experiment's own layout: `{"tp": 8}`."""
 
+    def unexpressed(self, settings: Mapping[str, Any]) -> dict[str, str]:
+        """Return what else belongs to that layout, as `name=value`, and why trials do not have it."""
+
     def batch(self, layouts: Sequence[Mapping[str, int]]) -> int:
         """Return how many sequences a step of all trials has: `layouts` divide them, if they are not too many.
 

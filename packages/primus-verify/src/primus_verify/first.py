@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
+import sys
 
 from primus_core.errors import RequestError
 from primus_core.plan.plan import EXPERIMENT, Step, Variable
 from primus_core.plugins.contracts import TaskCall, TaskPlan
 from primus_train.modes import Training
-from primus_verify.layouts import scaled_down
+from primus_verify.layouts import left_out, scaled_down
 from primus_verify.resolving import find_verifier
 from primus_verify.task import BEFORE_TRAINING
 
@@ -37,7 +38,12 @@ class VerifyFirst:
             return task
         verifier = find_verifier(task.framework)
         most = min(_MOST_RANKS, call.distributed.world_size)
-        layout = scaled_down(verifier.own(_settings(task)), verifier.rank_axes, most)
+        settings = _settings(task)
+        layout = scaled_down(verifier.own(settings), verifier.rank_axes, most)
+        # of fewer ranks, all are there: what has no place is a rest of none
+        whole = most if call.distributed.world_size > most else sys.maxsize
+        missing = [f"--verify: not tried: {one.name}: {one.why}" for one in left_out(verifier, settings, whole)]
+        task = task._replace(notes=(*task.notes, *missing))
         if not layout:
             return task._replace(notes=(*task.notes, "--verify: one rank has no layout to verify"))
         run = task.place.directory

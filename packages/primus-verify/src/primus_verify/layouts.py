@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import math
 import re
+import sys
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from primus_core.errors import Mistakes, RequestError, suggestion
 
 if TYPE_CHECKING:
     from primus_verify.contract import Verifier
 
-__all__ = ["AUTO", "AXES", "OWN", "REFERENCE", "Layout", "choose", "parse", "scaled_down"]
+__all__ = ["AUTO", "AXES", "OWN", "REFERENCE", "Layout", "choose", "left_out", "parse", "scaled_down"]
 
 REFERENCE = "one rank"
 OWN = "own"
@@ -33,6 +34,8 @@ AXES = {
 _SWITCHES = {"sp": (0, 1), "zero": (0, 1), "recompute": (1,), "repeat": (1,)}
 """Axes that are on or off, and what may be written; where 0 is not, the axis is left out."""
 _KEPT_SWITCHES = ("sp", "zero")
+_WITHIN = {"zero": ("dp", "cp"), "ep": ("dp", "fsdp"), "vpp": ("pp",)}
+"""Axes that mean nothing without one of these, unless they have ranks of their own."""
 AUTO = "auto"
 _UNLIMITED = 1 << 20
 _MORE_THAN_ONE = ("dp", "fsdp", "tp", "pp", "vpp", "cp", "ep")
@@ -44,9 +47,11 @@ class Layout(NamedTuple):
     name: str
     degrees: Mapping[str, int]
     ranks: int = 1
-    """How many processes, or devices, it needs."""
+    """How many processes, or devices, it needs; 0: a setting of the experiment that is no layout."""
     asked: bool = False
     """The person named it; it is not one of `auto`."""
+    why: str = ""
+    """Why it is not tried; empty: it is."""
 
 
 def parse(text: str, rank_axes: Sequence[str]) -> Layout:
@@ -108,10 +113,13 @@ def _ranks(degrees: Mapping[str, int], rank_axes: Sequence[str]) -> int:
     return math.prod(degrees.get(axis, 1) for axis in rank_axes)
 
 
-def choose(words: Sequence[str], verifier: Verifier, own: Mapping[str, int], most: int) -> list[Layout]:
+def choose(
+    words: Sequence[str], verifier: Verifier, own: Mapping[str, int], most: int, left: Sequence[Layout] = ()
+) -> list[Layout]:
     """Return the layouts that `words` name, each once; `own`: the experiment's; `auto`: that, and the verifier's.
 
-    Layouts of `auto` have at most `most` ranks. A layout with `tp` and without `sp` has the experiment's `sp`.
+    Layouts of `auto` have at most `most` ranks. A layout with `tp` and without `sp` has the experiment's `sp`. `left`:
+    what `own` does not try (`left_out`).
 
     Raises:
         RequestError: for all words that are wrong.
@@ -125,7 +133,9 @@ def choose(words: Sequence[str], verifier: Verifier, own: Mapping[str, int], mos
                 layouts = [one for one in (parse(text, verifier.rank_axes) for text in texts) if one.ranks <= most]
                 layouts = [found.get(one.name, one) for one in layouts]
             elif word == OWN:
-                layouts = [parse(scaled or _own_alone(own, verifier, most), verifier.rank_axes)._replace(asked=True)]
+                layouts = [
+                    parse(scaled or _own_alone(own, verifier, most, left), verifier.rank_axes)._replace(asked=True)
+                ]
             else:
                 layouts = [_with_sequence_parallelism(parse(word, verifier.rank_axes), own)._replace(asked=True)]
             found |= {one.name: one for one in layouts}
@@ -138,7 +148,7 @@ def _split(text: str) -> list[str]:
     return re.sub(r"\s*,\s*", ",", text).split() or [text]
 
 
-def _own_alone(own: Mapping[str, int], verifier: Verifier, most: int) -> NoReturn:
+def _own_alone(own: Mapping[str, int], verifier: Verifier, most: int, left: Sequence[Layout]) -> NoReturn:
     """Refuse `own` for an experiment that has nothing to compare.
 
     Raises:
@@ -147,6 +157,9 @@ def _own_alone(own: Mapping[str, int], verifier: Verifier, most: int) -> NoRetur
     if scaled_down(own, verifier.rank_axes, _UNLIMITED):
         fix = "--max-ranks 2"
         raise RequestError(f"the experiment's own layout needs more ranks than --max-ranks {most}", fix=fix)
+    if left:
+        why = "\n".join(f"{one.name}: {one.why}" for one in left)
+        raise RequestError("nothing of the experiment's own layout can be tried", why=why, fix=f"--layouts {AUTO}")
     raise RequestError("the experiment's own layout is one rank: nothing to compare", fix=f"--layouts {AUTO}")
 
 
@@ -165,12 +178,32 @@ def scaled_down(own: Mapping[str, int], rank_axes: Sequence[str], most: int) -> 
     """
     degrees: dict[str, int] = {}
     for axis, degree in own.items():
+        if axis in ("mbs", "recompute"):
+            continue
         if axis in _KEPT_SWITCHES:
             degrees |= {axis: degree} if axis != "sp" or degrees.get("tp", 1) > 1 else {}
         elif degree > 1:
             degrees[axis] = 2
             if _ranks(degrees, rank_axes) > most:
                 del degrees[axis]
-    if degrees and own.get("mbs") == 1:  # a dimension of size 1 is a case of its own for a framework's sharding
-        degrees["mbs"] = 1
+    for axis, others in _WITHIN.items():
+        if axis not in rank_axes and not any(other in degrees for other in others):
+            degrees.pop(axis, None)
+    if "recompute" in own:
+        degrees["recompute"] = 1
+    # a dimension of size 1 is a case of its own for a framework's sharding
+    if own.get("mbs", 1) > 1 or (degrees and "mbs" in own):
+        degrees["mbs"] = own["mbs"]
     return _name(degrees)
+
+
+def left_out(verifier: Verifier, settings: Mapping[str, Any], most: int) -> list[Layout]:
+    """Return what `own` is and does not try, each with the reason: it needs more ranks, or no axis is for it."""
+    own = verifier.own(settings)
+    whole, tried = (scaled_down(own, verifier.rank_axes, ranks) for ranks in (sys.maxsize, most))
+    found = [Layout(name, {}, 0, why=why) for name, why in verifier.unexpressed(settings).items()]
+    if whole == tried:
+        return found
+    layout = parse(whole, verifier.rank_axes)
+    why = f"it has {layout.ranks} ranks, and at most {most} are tried (--max-ranks)"
+    return [layout._replace(why=f"{why}; of it, {tried} is tried" if tried else why), *found]

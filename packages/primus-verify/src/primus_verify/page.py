@@ -10,7 +10,14 @@ from primus_page.page import as_html
 from primus_page.parts import Found, Part, Section, Table, Words
 from primus_verify.comparison import QUANTITIES
 from primus_verify.layouts import AXES
-from primus_verify.report import SETTING_HEADS, count_results, describe_settings, describe_training, setting_rows
+from primus_verify.report import (
+    SETTING_HEADS,
+    count_results,
+    describe_settings,
+    describe_training,
+    given_tolerance,
+    setting_rows,
+)
 
 __all__ = ["as_page"]
 
@@ -18,7 +25,7 @@ __all__ = ["as_page"]
 def as_page(found: Mapping[str, Any]) -> str:
     """Return the page of a result (`report.document`)."""
     title = f"verify: {found['experiment']}"
-    subtitle = describe_training(found)
+    subtitle = f"{describe_training(found)}{given_tolerance(found)}"
     sections = (
         Section("layouts", "Layouts", tuple(_matrix(found))),
         Section("differences", "What differs", tuple(_differences(found))),
@@ -33,7 +40,7 @@ def _matrix(found: Mapping[str, Any]) -> Iterator[Part]:
         return
     heads = ("layout", "ranks", "result", "time", *QUANTITIES)
     rows = [
-        (one["layout"], str(one["ranks"]), one["status"], time_span(one["seconds"]) if one["seconds"] else "-",
+        (one["layout"], str(one["ranks"] or "-"), one["status"], time_span(one["seconds"]) if one["seconds"] else "-",
          *(_cell(one["worst"].get(quantity)) for quantity in QUANTITIES))
         for one in found["layouts"]
     ]  # fmt: skip

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from primus_core.errors import MachineError
+from primus_machine.units import counted
 from primus_train.kit.replicas import FOLDER
 from primus_verify.verdict import Finding, pattern_of
 
@@ -29,13 +30,18 @@ class _Copy(NamedTuple):
     is_random: bool
 
 
-def differences(run: str, step: int) -> list[Finding]:
+def differences(run: str, step: int, ranks: int) -> list[Finding]:
     """Return what ranks should have in common after the last `step` of a run, and have not, and the other way round.
 
     Raises:
-        MachineError: what the ranks have written cannot be read.
+        MachineError: what the ranks have written cannot be read, or not all `ranks` have written.
     """
     copies = list(_copies(run))
+    holders = {one.holder for one in copies}
+    if len(holders) < ranks:
+        what = f"{len(holders)} of {counted(ranks, 'rank')} recorded what they hold after step {step}"
+        missing = sorted(set(range(ranks)) - holders)
+        raise MachineError(what, why=f"nothing is known of {_shown(missing)}", fix=f"read the logs in {run}/logs")
     kinds: dict[str, list[tuple[str, Groups]]] = defaultdict(list)
     for (name, _), groups in _grouped(copies, lambda one: (one.name, one.piece), lambda one: one.digest).items():
         if len(groups) > 1:

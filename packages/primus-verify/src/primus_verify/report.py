@@ -19,6 +19,7 @@ __all__ = [
     "describe_settings",
     "describe_training",
     "document",
+    "given_tolerance",
     "setting_rows",
     "write",
 ]
@@ -37,7 +38,8 @@ def document(
     """Return the result as `verify.json` has it."""
     return {
         "schema": SCHEMA,
-        **{key: request[key] for key in ("experiment", "framework", "framework_version", "steps", "rtol")},
+        **{key: request[key] for key in ("experiment", "framework", "framework_version", "steps")},
+        "rtol": request.get("rtol"),
         "tokens": "sources of Python" if request["against"] and not request["layouts"] else "made-up tokens",
         "verdict": _verdict({one["status"] for one in layouts} or {one["status"] for one in settings}),
         "layouts": list(layouts),
@@ -67,10 +69,10 @@ def count_results(found: Mapping[str, Any]) -> str:
 
 def as_text(found: Mapping[str, Any]) -> str:
     """Return a table of layouts, what differs, and one closing line."""
-    title = f"verify: {found['experiment']}, {describe_training(found)}"
+    title = f"verify: {found['experiment']}, {describe_training(found)}{given_tolerance(found)}"
     if not found["layouts"]:
         return "\n".join([title, *_settings(found["settings"])])
-    rows = [[one["layout"], one["ranks"], one["status"], time_span(one["seconds"]) if one["seconds"] else "-"]
+    rows = [[one["layout"], one["ranks"] or "-", one["status"], time_span(one["seconds"]) if one["seconds"] else "-"]
             for one in found["layouts"]]  # fmt: skip
     table = tabulate.tabulate(rows, headers=["layout", "ranks", "result", "time"], disable_numparse=True)
     lines = [title, "", table, ""]
@@ -80,6 +82,11 @@ def as_text(found: Mapping[str, Any]) -> str:
         lines += [f"{one['layout']}: ... and of {counted(more, 'more kind')} of parameters"] if more > 0 else []
         lines += [f"{one['layout']}: {one['status']}: {one['why']}"] if one["why"] else []
     return "\n".join([*lines, count_results(found), *_settings(found["settings"])])
+
+
+def given_tolerance(found: Mapping[str, Any]) -> str:
+    """Return the tolerance in words, if `--rtol` gave it: a large one hides what differs."""
+    return f", gradients to {found['rtol']:g} (--rtol)" if found["rtol"] else ""
 
 
 def _settings(settings: Sequence[Mapping[str, Any]]) -> list[str]:

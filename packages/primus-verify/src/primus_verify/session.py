@@ -16,7 +16,7 @@ from primus_core.journal import summary
 from primus_core.plan.plan import METRICS
 from primus_machine.units import counted, time_span
 from primus_verify import replicas, stored, verdict
-from primus_verify.comparison import Deviation, Step, Tolerance, beyond, compare, worst
+from primus_verify.comparison import Deviation, Step, Tolerance, beyond, compare, without_moments, worst
 from primus_verify.kept import Kept
 from primus_verify.layouts import REFERENCE, Layout
 from primus_verify.trials import ONE, Trials
@@ -191,7 +191,9 @@ class Session:
         initial = stored.read(self.trials.verifier, start)
         steps = self.trials.read(run)
         _expect_finite(steps)
-        names = {kind: [name for of, name in steps[0].read() if of == kind] for kind in _KINDS}
+        first = steps[0].read()
+        _expect_moments(initial, first)
+        names = {kind: [name for of, name in first if of == kind] for kind in _KINDS}
         return Reference(start, initial, steps, names, self._tokens(run), seed, len(steps))
 
     def _stable_steps(self, found: Reference) -> int:
@@ -236,10 +238,10 @@ class Session:
             steps = slice(reference.compared)
             right, trial = reference.steps[steps], self.trials.read(run)[steps]
             measured = compare(right, trial, reference.initial, tolerance, exactly="repeat" in layout.degrees)
+            differing = replicas.differences(run, self.trials.steps, layout.ranks)
         except PrimusError as error:
             result = Result(layout, "failed", why=f"{error.what}: {error.why}", seconds=time.monotonic() - begun)
         else:
-            differing = replicas.differences(run, self.trials.steps)
             allowed = verdict.ASKED if self.tolerance else verdict.ROUNDING
             findings = (*verdict.describe(beyond(measured), layout.degrees, reference.names, allowed), *differing)
             status: Status = "differs" if findings else "equal"
@@ -270,6 +272,14 @@ class Session:
 
 def _has_experts(weights: stored.State) -> bool:
     return any(_EXPERT.search(name) for _, name in weights)
+
+
+def _expect_moments(initial: stored.State, then: stored.State) -> None:
+    """Raise an error if a weight has moved and its moments are not stored: then nobody compares its gradient."""
+    if missing := without_moments(initial, then):
+        what = f"the checkpoint of the reference has no moments of {', '.join(missing[:3])}"
+        why = f"the gradients of {counted(len(missing), 'module')} cannot be compared"
+        raise TrainingError(what, why=why, fix="use a version of the framework that docs/verify.md names")
 
 
 def _expect_finite(steps: Sequence[Step]) -> None:

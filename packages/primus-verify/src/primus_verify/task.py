@@ -103,7 +103,10 @@ exit codes: 0 every layout that was tried is equal to one rank, or --settings tr
         verifier = find_verifier(framework)
         settings = found.settings.data
         words_of_layouts = args.layouts or ([] if args.settings or args.against else [layouts.AUTO])
-        chosen = layouts.choose(words_of_layouts, verifier, verifier.own(settings), args.max_ranks)
+        has_own = not {layouts.AUTO, layouts.OWN}.isdisjoint(words_of_layouts)
+        left = layouts.left_out(verifier, settings, args.max_ranks) if has_own else []
+        chosen = layouts.choose(words_of_layouts, verifier, verifier.own(settings), args.max_ranks, left)
+        names = [one.name for one in chosen]
         device = call.facts.gpu_model if call.facts.gpus else "cpu"
         degrees = [one.degrees for one in chosen]
         small, whole = (
@@ -116,7 +119,8 @@ exit codes: 0 every layout that was tried is equal to one rank, or --settings tr
         request = {
             "framework": framework,
             "framework_version": found.planned.config.get("framework_version", ""),
-            "layouts": [one.name for one in chosen],
+            "layouts": names,
+            "left_out": [(one.name, one.ranks, one.why) for one in left if one.name not in names],
             "not_tried": _not_tried(args, feasibility, chosen) if is_here else {},
             "batch": batch,
             "shrink": args.shrink == "auto",

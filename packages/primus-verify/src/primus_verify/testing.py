@@ -52,6 +52,9 @@ class VerifierConformance:
                 found = _resolve(str(path), words)
                 assert found.planned.config["device"] == "cpu", experiment
             assert set(verifier.own(settings)) <= set(AXES), experiment
+            assert all(map(str.strip, verifier.unexpressed(settings).values())), (
+                "each setting without an axis has a reason"
+            )
 
     def test_every_layout_of_auto_has_settings(self) -> None:
         """And an unknown axis none."""

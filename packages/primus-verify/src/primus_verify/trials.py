@@ -20,6 +20,7 @@ from primus_core.journal import summary
 from primus_core.plan.plan import METRICS
 from primus_core.runs import rundir
 from primus_machine.errors import printed_in
+from primus_machine.units import time_span
 from primus_train.kit.replicas import WANTED
 from primus_verify import stored
 from primus_verify.comparison import Step
@@ -95,7 +96,8 @@ class Trials:
         found = rundir.printed_in(text)
         run = os.path.abspath(found) if found else ""
         if code or not run:
-            what = "took too long (--timeout)" if code == _TIMED_OUT else f"failed with exit code {code}"
+            took = f"took longer than {time_span(self.timeout_s)} (--timeout)"
+            what = took if code == _TIMED_OUT else f"failed with exit code {code}"
             who = f"the reference, on {layout.name}," if layout == ONE else layout.name
             raise TrainingError(f"{who} {what}", why=_reason(run, text), fix=f"read {log}")
         return run

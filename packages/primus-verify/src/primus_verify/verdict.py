@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from primus_verify.comparison import QUANTITIES, Deviation
+from primus_verify.comparison import Deviation, causes_first
 from primus_verify.layouts import AXES
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ def _any(pattern: str, names: Sequence[str]) -> bool:
 def _first(deviations: Sequence[Deviation], degrees: Mapping[str, int], names: Names) -> list[Finding]:
     step = min(one.step for one in deviations)
     of_step = [one for one in deviations if one.step == step]
-    quantity = next(one for one in QUANTITIES if any(deviation.quantity == one for deviation in of_step))
+    quantity = next(one for one in causes_first(step) if any(deviation.quantity == one for deviation in of_step))
     first = [one for one in of_step if one.quantity == quantity]
     if quantity == "loss":  # a wrong forward pass: the gradients say more, if they are multiples
         return [_number(first[0], degrees), *_not_finite(of_step, names)]
@@ -91,7 +91,8 @@ def _number(one: Deviation, degrees: Mapping[str, int]) -> Finding:
     if one.quantity == "loss" and not why and one.factor is not None:
         why = _of_loss(one.step)
     if one.quantity == "gradient norm":
-        why = why or "all gradients are equal: the norm is not reduced over all ranks, or counts some twice"
+        equal = "gradients" if one.step == 1 else "moments"
+        why = why or f"all {equal} are equal: the norm is not reduced over all ranks, or counts some twice"
     return Finding(
         _sentence(f"{one.quantity} {shown}", one.step, why), one.step, one.quantity, (), one.factor, one.error
     )
@@ -109,7 +110,7 @@ def _of_loss(step: int) -> str:
 
 def _not_finite(of_step: Sequence[Deviation], names: Names) -> list[Finding]:
     """Which gradients are not finite, if some are."""
-    wrong = [one for one in of_step if math.isinf(one.error) and one.quantity == "gradient"]
+    wrong = [one for one in of_step if math.isinf(one.error) and one.quantity in ("gradient", "first moment")]
     every = {one.name for one in wrong} >= set(names["first moment"])
     return [] if every else _groups(wrong, {}, names["first moment"])
 
@@ -143,7 +144,10 @@ def _finding(pattern: str, members: Sequence[Deviation], degrees: Mapping[str, i
     else:
         shown = f"{one.error:.2g} off, and no multiple of the reference"
     why = _meaning(factor, degrees)
-    if factor is None and not math.isinf(one.error):
+    if one.step > 1 and one.quantity != "weight" and "repeat" not in degrees:
+        since = f"equal until step {one.step - 1}; from step {one.step} a gradient or the optimizer's state differs"
+        why = f"it is zero, {since}" if factor is not None and abs(factor) < _CLOSE else since
+    elif factor is None and not math.isinf(one.error):
         why = _unlike(one.quantity, degrees)
     text = _sentence(f"{_SHOWN.get(one.quantity, one.quantity)} of {pattern} is {shown}{where}", one.step, why)
     return Finding(text, one.step, one.quantity, tuple(m.name for m in members), factor, one.error)
@@ -173,7 +177,9 @@ def _where(pattern: str, found: Sequence[str], names: Sequence[str]) -> str:
         if len(of_all) > 1:
             every = of_found == of_all
             shown = ", ".join(map(str, sorted(of_found)))
-            texts.append(f" in every {word[:-1]}" if every else f" in {word} {shown} of {len(of_all)}")
+            texts.append(
+                f" in every {word[:-1]}" if every else f" in {len(of_found)} of {len(of_all)} {word} ({shown})"
+            )
     return "".join(texts)
 
 
@@ -213,5 +219,5 @@ def _unlike(quantity: str, degrees: Mapping[str, int]) -> str:
     if quantity == "gradient":
         return "a micro-batch is missing" if "mbs" in degrees else "what is computed again is not what was computed"
     if quantity == "weight":
-        return "gradients and losses are equal: the optimizer's step differs"
+        return "losses, gradients and moments are equal: the optimizer's step differs"
     return "gradients are equal: the optimizer's state is lost or mixed up"

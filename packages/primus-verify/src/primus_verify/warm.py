@@ -5,23 +5,27 @@ For CPUs alone, where imports take longer than a small training.
 
 from __future__ import annotations
 
-import json
 import os
 import shlex
 import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
-from typing import Self
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from typing import Any, Self
 
 from primus_verify import warm_client
 from primus_verify.lifeline import ending_with_parent
+from primus_verify.warm_client import OFFERS
+from primus_verify.warm_server import read_message
 
 __all__ = ["OF_TORCHRUN", "WarmPython"]
 
 _LONGEST = 80
 """A folder with a longer name has no room for sockets (108 bytes): then every program starts as usual."""
+_OFFERS = 256
+"""How many programs may send their environment between two trainings."""
 OF_TORCHRUN = ("torch.distributed.launcher.api",)
 _PRIMUS = """
 import runpy, sys
@@ -46,12 +50,18 @@ class WarmPython:
         with open(self.path, "w", encoding="utf-8") as file:
             file.write(f'#!/bin/sh\nexec {shlex.join(words)} "$@"\n')
         os.chmod(self.path, 0o700)
+        self._offers = socket.socket(socket.AF_UNIX)
+        if len(os.fsencode(self._folder.name)) < _LONGEST:
+            self._offers.bind(os.path.join(self._folder.name, OFFERS))
+            self._offers.listen(_OFFERS)
+            self._offers.setblocking(False)
         return self
 
     def __exit__(self, *_: object) -> None:
         for server in self._servers.values():
             server.kill()
             server.wait()
+        self._offers.close()
         self._folder.cleanup()
 
     def primus(self) -> list[str]:
@@ -60,13 +70,19 @@ class WarmPython:
 
     def prepare(self) -> None:
         """Start a server for each environment that programs were started with since the last time."""
-        for name in os.listdir(self._folder.name):
-            key, dot, _ = name.partition(".json")
-            if dot and key not in self._servers and len(os.fsencode(self._folder.name)) < _LONGEST:
-                with open(os.path.join(self._folder.name, name), encoding="utf-8") as file:
-                    seen = json.load(file)
+        for seen in self._offered():
+            if (key := seen["key"]) not in self._servers:
                 packages = self.packages[seen["module"]]
                 self._servers[key] = self._serve(os.path.join(self._folder.name, key), packages, seen["environ"])
+
+    def _offered(self) -> Iterator[dict[str, Any]]:
+        """What programs have sent since the last time; those that could not start as usual again."""
+        with suppress(OSError):  # no more wait, or the folder's name is too long
+            while True:
+                client, _ = self._offers.accept()
+                with client:
+                    _, files, _, _ = socket.recv_fds(client, 1, 1)
+                    yield from map(read_message, files)
 
     @staticmethod
     def _serve(address: str, packages: Sequence[str], environ: Mapping[str, str]) -> subprocess.Popen[bytes]:

@@ -3,8 +3,8 @@
     python -I warm_client.py FOLDER PYTHON [-u] -m MODULE ...
 
 Each environment needs a server of its own, since packages read it when they are imported. The first program in an
-environment starts as usual, and leaves the environment in FOLDER for `warm.WarmPython`. It has no imports but light
-ones: every rank pays for them.
+environment starts as usual, and sends the environment to `warm.WarmPython`. An environment has secrets: it goes through
+memory, and never into a file. It has no imports but light ones: every rank pays for them.
 """
 
 from __future__ import annotations
@@ -15,11 +15,12 @@ import os
 import signal
 import socket
 import sys
-import tempfile
 from contextlib import suppress
 
 TORCHRUN = "torch.distributed.run"
 RANK = "primus_core.programs.rank"
+OFFERS = "offers"
+"""The socket that takes environments, in FOLDER."""
 _OF_A_RANK = ("PRIMUS_", "TORCHELASTIC_", "ROLE_", "GROUP_")
 _NAMES = ("RANK", "LOCAL_RANK", "MASTER_PORT", "PYTHON_EXEC")
 """Variables that differ between ranks or runs, and that no package reads when it is imported."""
@@ -39,24 +40,32 @@ def main(folder: str, python: str, *words: str) -> None:
         try:
             server.connect(os.path.join(folder, key))
         except OSError:
-            _leave(f"{folder}/{key}.json", {"module": module, "environ": environ})
+            _offer(os.path.join(folder, OFFERS), {"key": key, "module": module, "environ": environ})
             os.execve(python, [python, *words], environ)
-        _end_as(server, folder, {"module": module, "argv": rest, "cwd": os.getcwd(), "environ": environ})
+        _end_as(server, {"module": module, "argv": rest, "cwd": os.getcwd(), "environ": environ})
 
 
-def _leave(path: str, found: object) -> None:
-    """Write a file at once, so that nobody reads half of it."""
-    descriptor, name = tempfile.mkstemp(dir=os.path.dirname(path), prefix=".")
-    with open(descriptor, "w", encoding="utf-8") as file:
+def _in_memory(found: object) -> int:
+    """Return the descriptor of a file in memory that has this as JSON."""
+    number = os.memfd_create("primus")
+    with open(number, "w", encoding="utf-8", closefd=False) as file:
         json.dump(found, file)
-    os.replace(name, path)
+    return number
 
 
-def _end_as(server: socket.socket, folder: str, request: object) -> None:
-    path = f"{folder}/{os.getpid()}.request"
-    _leave(path, request)
+def _offer(path: str, found: object) -> None:
+    """Send it, unless nobody listens or too many have: then the next program starts as usual, too."""
+    with socket.socket(socket.AF_UNIX) as listener, suppress(OSError):
+        listener.setblocking(False)
+        listener.connect(path)
+        socket.send_fds(listener, [b"1"], [_in_memory(found)])
+
+
+def _end_as(server: socket.socket, request: object) -> None:
+    content = _in_memory(request)
     signal.pthread_sigmask(signal.SIG_BLOCK, _FORWARDED)  # until there is a process that gets them
-    socket.send_fds(server, [path.encode()], [0, 1, 2])
+    socket.send_fds(server, [b"1"], [content, 0, 1, 2])
+    os.close(content)
     answers = server.makefile()
     child = int(answers.readline() or 0)
     if not child:

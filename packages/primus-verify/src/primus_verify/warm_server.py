@@ -24,7 +24,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any
 
-__all__ = ["main"]
+__all__ = ["main", "read_message"]
 
 
 def main(number: str, *packages: str) -> Callable[[], object]:
@@ -49,7 +49,7 @@ def main(number: str, *packages: str) -> Callable[[], object]:
             _kill(pid)  # its client has ended
         if listener in ready:
             client, _ = listener.accept()
-            message, files, _, _ = socket.recv_fds(client, 4096, 3)
+            message, files, _, _ = socket.recv_fds(client, 1, 4)
             if not message:
                 continue
             if not (pid := os.fork()):
@@ -58,7 +58,7 @@ def main(number: str, *packages: str) -> Callable[[], object]:
                 os.close(woken)
                 for other in (listener, client, *clients.values()):
                     other.close()
-                return _become(message.decode(), files)
+                return _become(files[0], files[1:])
             for file in files:
                 os.close(file)
             client.sendall(f"{pid}\n".encode())
@@ -75,18 +75,23 @@ def _tell_ends(clients: dict[int, socket.socket]) -> None:
             client.close()
 
 
+def read_message(number: int) -> Any:
+    """Return what a file in memory has as JSON, and close it."""
+    with open(number, encoding="utf-8") as file:
+        file.seek(0)  # the sender has written it, and the place is shared
+        return json.load(file)
+
+
 def _kill(pid: int) -> None:
     with suppress(ProcessLookupError):
         os.killpg(pid, signal.SIGKILL)
 
 
-def _become(path: str, files: Sequence[int]) -> Callable[[], object]:
+def _become(content: int, files: Sequence[int]) -> Callable[[], object]:
     """Be as if Python had just been started with the request; return what is left to do."""
     from primus_machine.processes import end_with_parent
 
-    with open(path, encoding="utf-8") as file:
-        request: dict[str, Any] = json.load(file)
-    os.unlink(path)
+    request: dict[str, Any] = read_message(content)
     os.setsid()
     end_with_parent()
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)

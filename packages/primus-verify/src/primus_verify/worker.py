@@ -13,24 +13,32 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from typing import Any
 
+from primus_core.config.system import load
 from primus_core.environment.resolve import cache
 from primus_core.errors import MachineError, PrimusError, RequestError, TrainingError
+from primus_core.hooks.folders import hook_folders
+from primus_core.variables import PARENT
+from primus_machine import facts as machine
 from primus_machine import variables
 from primus_machine.host import HostRoot
 from primus_machine.units import counted
 from primus_verify import report
 from primus_verify.against import Side, compare_sides
-from primus_verify.kept import Kept, fingerprint
-from primus_verify.layouts import parse
+from primus_verify.fingerprint import fingerprint
+from primus_verify.kept import Kept
+from primus_verify.layouts import Layout, parse
 from primus_verify.page import as_page
 from primus_verify.resolving import find_verifier
-from primus_verify.session import Session
+from primus_verify.session import Result, Session
 from primus_verify.task import AGAINST_MODEL, ANYWAY, EXPERIMENT, REQUEST
 from primus_verify.trials import Trials
 from primus_verify.warm import OF_TORCHRUN, WarmPython
 from primus_verify.warm_client import RANK, TORCHRUN
 
 __all__ = ["main"]
+
+_PRIMUS = ("primus_core", "primus_machine", "primus_train", "primus_verify")
+"""What all trials run, beside the backend."""
 
 
 def main() -> int:
@@ -84,6 +92,9 @@ def _verify(
     session = Session(trials, kept, request["rtol"], lambda text: print(text, file=console, flush=True),
                       request["not_tried"])  # fmt: skip
     layouts = session.verify([parse(text, verifier.rank_axes) for text in request["layouts"]])
+    for name, ranks, why in request["left_out"]:
+        session.say(f"{name}: not tried: {why}")
+        layouts.append(Result(Layout(name, {}, ranks), "not tried", why=why).to_dict())
     if request["against"]:
         layouts.append(_against(request, run, folder, environ, session.say, request["rtol"]))
     found = report.document(request, layouts, session.try_settings(request["settings"]))
@@ -105,7 +116,17 @@ def _key(request: Mapping[str, Any], run: str, environ: Mapping[str, str]) -> st
     with open(f"{run}/{EXPERIMENT}", encoding="utf-8") as file:
         experiment = file.read().replace(run, "")
     asked = json.dumps([request[name] for name in ("framework_version", "steps", "rtol", "device", "batch")])
-    return fingerprint((*request["packages"], "primus_train", "primus_verify"), environ, experiment, asked)
+    packages = (*request["packages"], *_PRIMUS)
+    return fingerprint(packages, environ, experiment, asked, own=_own_files(), runs=(run, environ.get(PARENT, "")))
+
+
+def _own_files() -> list[str]:
+    """Return the person's files that each trial reads beside the experiment: hooks, patches, plugins, `primus.yaml`."""
+    host = HostRoot()
+    system = load(host)
+    layers = [layer.path for layer in system.layers if layer.document]
+    folders = hook_folders(machine.read(host), system, "", ())
+    return [*layers, *system.plugin_files, *system.patches, *filter(None, [system.profile]), *folders]
 
 
 def _refuse(layouts: Sequence[Mapping[str, Any]], run: str, anyway: str) -> None:

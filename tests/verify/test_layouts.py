@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from primus_core.errors import RequestError
-from primus_verify.layouts import choose, left_out, parse, scaled_down
+from primus_verify.layouts import choose, has_own, left_out, parse, scaled_down
 
 RANK_AXES = ("dp", "tp", "pp")
 VERIFIER: Any = SimpleNamespace(rank_axes=RANK_AXES, layouts=("repeat=1", "tp=2", "tp=2,pp=2"))
@@ -93,6 +93,11 @@ def test_what_the_own_layout_does_not_try_is_named_with_the_reason() -> None:
         ("use_torch_fsdp2=true", 0, "verify has no axis for it"),
     ]
     assert [one.name for one in left_out(verifier, {}, 8)] == ["use_torch_fsdp2=true"]
+
+
+def test_own_is_found_also_where_several_layouts_stand_in_one_word_of_the_shell() -> None:
+    assert [has_own(words) for words in (["own"], ["tp=2 own"], ["auto"], ["tp=2,pp=2", "dp=2"], [])] == [
+        True, True, True, False, False]  # fmt: skip
 
 
 def test_auto_has_no_layout_of_more_ranks_than_asked_for_and_a_named_one_stays() -> None:

@@ -13,7 +13,7 @@ from primus_core.errors import Mistakes, RequestError, suggestion
 if TYPE_CHECKING:
     from primus_verify.contract import Verifier
 
-__all__ = ["AUTO", "AXES", "OWN", "REFERENCE", "Layout", "choose", "left_out", "parse", "scaled_down"]
+__all__ = ["AUTO", "AXES", "OWN", "REFERENCE", "Layout", "choose", "has_own", "left_out", "parse", "scaled_down"]
 
 REFERENCE = "one rank"
 OWN = "own"
@@ -146,6 +146,11 @@ def choose(
 def _split(text: str) -> list[str]:
     """Return the layouts in one word of the shell: `"tp=2 pp=2"` are two, `"tp=2, pp=2"` is one."""
     return re.sub(r"\s*,\s*", ",", text).split() or [text]
+
+
+def has_own(words: Sequence[str]) -> bool:
+    """Return whether the experiment's own layout is among the words, as `choose` takes them apart."""
+    return any(word in (AUTO, OWN) for text in words for word in _split(text))
 
 
 def _own_alone(own: Mapping[str, int], verifier: Verifier, most: int, left: Sequence[Layout]) -> NoReturn:

@@ -103,7 +103,7 @@ exit codes: 0 every layout that was tried is equal to one rank, or --settings tr
         verifier = find_verifier(framework)
         settings = found.settings.data
         words_of_layouts = args.layouts or ([] if args.settings or args.against else [layouts.AUTO])
-        has_own = not {layouts.AUTO, layouts.OWN}.isdisjoint(words_of_layouts)
+        has_own = layouts.has_own(words_of_layouts)
         left = layouts.left_out(verifier, settings, args.max_ranks) if has_own else []
         chosen = layouts.choose(words_of_layouts, verifier, verifier.own(settings), args.max_ranks, left)
         names = [one.name for one in chosen]

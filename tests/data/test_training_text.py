@@ -32,6 +32,17 @@ def folder_of_text(tmp_path: Path) -> Path:
     return folder
 
 
+def test_ctrl_c_while_text_is_prepared_leaves_nothing_and_no_traceback(tmp_path: Path) -> None:
+    def write(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    words = ["--source", str(folder_of_text(tmp_path)), "--vocab-size", "300", "--cache", str(tmp_path / "cache")]
+    with pytest.raises(SystemExit) as ended:
+        files.main("x", write, "kind", [*words, "--out", str(tmp_path / "out")])
+    assert ended.value.code == 130
+    assert list((tmp_path / "cache").iterdir()) == []
+
+
 def test_what_is_left_out_of_a_folder_of_text_is_counted_and_named(tmp_path: Path) -> None:
     texts, left_out = files.documents(str(folder_of_text(tmp_path)))
     assert texts == [("a.txt", "marked"), ("b.md", "plain"), ("a.txt", "the second of this name")]

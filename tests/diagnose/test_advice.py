@@ -74,14 +74,13 @@ def test_the_vocabulary_that_the_tokenizer_needs(tmp_path: Path) -> None:
     assert counted.after == 302
 
 
-def test_the_checkpoint_to_remove_and_the_one_before_it(tmp_path: Path) -> None:
+def test_a_damaged_checkpoint_is_passed_over_and_none_is_to_be_removed(tmp_path: Path) -> None:
     for name in ("step-20", "step-100", "step-90", "other"):
         (tmp_path / "checkpoints" / name).mkdir(parents=True)
     [found] = advised("ckpt.truncated", directory=str(tmp_path))
-    assert (
-        found.action
-        == f"remove the newest checkpoint: {tmp_path}/checkpoints/step-100; then the run continues from step-90"
-    )
+    passed = f"it passes over {tmp_path}/checkpoints/step-100, and continues from step-90"
+    assert found.action == f"start it again with the same settings: {passed}"
+    assert advised("ckpt.mismatch", directory=str(tmp_path)) == []
 
 
 def test_the_time_that_the_rest_takes() -> None:

@@ -155,9 +155,11 @@ def test_a_run_whose_primus_was_killed_is_not_over_while_its_ranks_live(
     assert process.stdout.readline() == "ready\n"
     process.kill()
     process.wait(timeout=60)
-    done = primus("stop", "behave", cwd=project)
+    done = primus("stop", "behave", "--timeout", "0.5", cwd=project)
     assert done.returncode == 3
-    [number] = re.findall(r"its ranks are still running: (\d+)$", done.stderr, re.MULTILINE)
-    assert f"kill {number}" in done.stderr
+    [number] = re.findall(
+        r"its ranks, which have lost their Primus: (\d+) is still running$", done.stderr, re.MULTILINE
+    )
+    assert f"kill -9 {number}" in done.stderr
     os.kill(int(number), signal.SIGKILL)
     wait_until(lambda: primus("stop", "behave", cwd=project).returncode == 0)

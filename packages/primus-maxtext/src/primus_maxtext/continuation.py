@@ -21,6 +21,7 @@ CHANGEABLE = (
 )
 """What a continued run may have otherwise: nothing that training computes. Orbax reshards its checkpoints."""
 FIXED = (
+    "data.vocab_size",
     *("base_emb_dim", "base_num_query_heads", "base_num_kv_heads", "base_mlp_dim", "base_num_decoder_layers"),
     *("base_moe_mlp_dim", "head_dim", "vocab_size", "decoder_block", "num_experts", "mtp_num_layers", "scan_layers"),
     *("param_scan_axis", "logits_via_embedding", "attention_type", "use_qk_norm", "mlp_activations", "opt_type"),

@@ -36,7 +36,7 @@ _SHAPE = (
 )
 """What the model's parameters follow from."""
 _OF_OPTIMIZER = ("optimizer", "bf16", "fp16", "use_distributed_optimizer", "apply_wd_to_qk_layernorm", "?decoupled_lr")
-FIXED = (*_SHAPE, *(f"model.{name}" for name in _SHAPE), *_OF_OPTIMIZER)
+FIXED = ("data.vocab_size", *_SHAPE, *(f"model.{name}" for name in _SHAPE), *_OF_OPTIMIZER)
 """With these, the checkpoint has the form of another model or of another optimizer's state."""
 _SCHEDULE = (
     *("lr", "min_lr", "lr_decay_style", "lr_decay_iters", "lr_warmup_iters", "lr_warmup_fraction", "weight_decay"),

@@ -20,7 +20,7 @@ from primus_machine.errors import MachineError, PrimusError
 from primus_machine.files import trust
 from primus_machine.files.lease import FOLDER, look, process_start
 from primus_machine.host import HostRoot
-from primus_machine.processes import ranks_of
+from primus_machine.processes import ranks_of, send
 from primus_runs.status import RunStatus, status_of
 
 __all__ = ["parser", "run"]
@@ -70,13 +70,8 @@ def run(words: Sequence[str], layer: str) -> int:
     if status.state not in GOING:
         if not _is_over(status, host):
             raise _not_known(directory, status)
-        if ranks := ranks_of(directory):
-            numbers = " ".join(map(str, ranks))
-            raise MachineError(
-                f"{directory} has lost its Primus, but its ranks are still running: {numbers}",
-                why="they got SIGTERM when it ended; SIGKILL follows after the grace period",
-                fix=f"wait, or end them: kill {numbers}",
-            )
+        if ranks := ranks_of(directory):  # Primus was killed, and perhaps its keeper, too
+            _wait(directory, _Ranks(directory, ranks), args.timeout)
         sys.stderr.write(f"primus: {directory} is not running: its status is {status.state}\n")
         return 0
     _wait(directory, _target(directory, status, host, why), args.timeout)
@@ -173,6 +168,25 @@ def _out_of_reach(directory: str, status: RunStatus, host: HostRoot) -> PrimusEr
         )
     there = shlex.join(["ssh", str(where), shlex.join(["primus", "stop", os.path.abspath(directory)])])
     return MachineError(f"{directory} runs on {where}, and this is {host.hostname()}", fix=there)
+
+
+class _Ranks:
+    """Those of a run that has lost its Primus."""
+
+    def __init__(self, directory: str, ranks: Sequence[int]) -> None:
+        self.directory, self.ranks = directory, ranks
+        for pid in ranks:
+            send(pid, signal.SIGTERM)
+
+    def is_running(self) -> bool:
+        self.ranks = ranks_of(self.directory)
+        return bool(self.ranks)
+
+    def name(self) -> str:
+        return f"its ranks, which have lost their Primus: {' '.join(map(str, self.ranks))}"
+
+    def kill_command(self) -> str:
+        return f"kill -9 {' '.join(map(str, self.ranks))}"
 
 
 class _Process:

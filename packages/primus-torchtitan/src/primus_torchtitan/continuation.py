@@ -18,6 +18,7 @@ __all__ = ["changeable_settings", "continue_earlier", "fixed_settings", "loads",
 _LOADER = ("dataloader.num_workers",)
 """What the state of torchdata's loader has the form of."""
 FIXED = (
+    "data.vocab_size",
     *("model.family", "model.flavor", "model.sizes.dim", "model.sizes.n_layers", "model.sizes.n_heads"),
     *("model.sizes.n_kv_heads", "model.sizes.head_dim", "model.sizes.ffn_hidden_dim", "model.sizes.vocab_size"),
     *("model.sizes.weight_tying", "optimizer.param_groups[[]*].optimizer_name", "optimizer.param_groups[[]*].pattern"),

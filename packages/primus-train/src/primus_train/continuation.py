@@ -243,7 +243,7 @@ class Earlier:
         return RequestError(
             f"{option}: there is nothing to continue",
             why="\n".join((why, *self.notes)),
-            fix=f"remove {option} to start from the first step",
+            fix=f"remove {option}: training continues from the newest complete checkpoint, if there is one",
         )
 
 

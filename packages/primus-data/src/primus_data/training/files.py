@@ -19,8 +19,10 @@ from primus_machine.host import HostRoot
 from primus_machine.text import printable
 from primus_machine.units import counted
 
-__all__ = ["STDLIB", "Text", "Write", "cache_key", "documents", "main", "pieces"]
+__all__ = ["INTERRUPTED", "STDLIB", "Text", "Write", "cache_key", "documents", "main", "pieces"]
 
+INTERRUPTED = 130
+"""The exit code after Ctrl-C."""
 STDLIB = "python-stdlib"
 """Stands for the sources and texts of the Python standard library of the running interpreter."""
 Text = tuple[str, str]
@@ -142,6 +144,8 @@ def main(description: str, write: Write, kind: str, argv: list[str] | None = Non
             fix="make the files of data.text readable, free space, or set another cache (data.cache, PRIMUS_CACHE)",
         )
         parser.exit(failure.exit_code, f"error: {failure}\n")
+    except KeyboardInterrupt:  # whoever started this says so
+        parser.exit(INTERRUPTED)
     except RequestError as error:  # prepared by somebody else, in a cache that others can write to
         parser.exit(error.exit_code, f"error: {error}\n")
 

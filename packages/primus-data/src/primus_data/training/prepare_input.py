@@ -22,6 +22,7 @@ from primus_data.preparing.preparation import Preparation
 from primus_data.preparing.settings import Settings
 from primus_data.preparing.start import begun
 from primus_data.training.corpora import CORPUS
+from primus_data.training.files import INTERRUPTED
 from primus_machine.files import trust
 from primus_machine.files.atomic import link_atomically
 from primus_machine.host import HostRoot
@@ -45,6 +46,8 @@ def main(words: list[str] | None = None) -> int:
     except PrimusError as error:
         _fail(error)
         return error.exit_code
+    except KeyboardInterrupt:  # whoever started this says so
+        return INTERRUPTED
     return 0
 
 

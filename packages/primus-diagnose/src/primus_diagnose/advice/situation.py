@@ -118,15 +118,20 @@ def _tokenizer_size(figures: Figures, host: HostRoot) -> int:
 
 
 def checkpoint(_: Finding, figures: Figures, host: HostRoot) -> Iterator[Advice]:
-    """Which checkpoint to remove, and which one is continued from then."""
+    """Which checkpoint is passed over at the next start, and which one is continued from."""
     for run in (figures.directory, str(figures.known("continues") or "")):
         folder = f"{run}/checkpoints"
         names = [name for name in host.names(folder) if _STEP.fullmatch(name)] if run else []
         if not names:
             continue
         names.sort(key=lambda name: int(_STEP.fullmatch(name)[1]))  # type: ignore[index]  # it matched above
-        rest = f"the run continues from {names[-2]}" if len(names) > 1 else "the run starts from the first step"
-        yield Advice(f"remove the newest checkpoint: {folder}/{names[-1]}; then {rest}")
+        path = f"{folder}/{names[-1]}"
+        if len(names) > 1:
+            yield Advice(
+                f"start it again with the same settings: it passes over {path}, and continues from {names[-2]}"
+            )
+        else:
+            yield Advice(f"{path} is the only checkpoint; to start from the first step: --new")
         return
 
 

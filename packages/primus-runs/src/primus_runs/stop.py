@@ -70,7 +70,8 @@ def run(words: Sequence[str], layer: str) -> int:
     if status.state not in GOING:
         if not _is_over(status, host):
             raise _not_known(directory, status)
-        if ranks := ranks_of(directory):  # Primus was killed, and perhaps its keeper, too
+        # Primus was killed, and perhaps its keeper, too
+        if status.state == "lost" and not why and (ranks := ranks_of(directory)):
             _wait(directory, _Ranks(directory, ranks), args.timeout)
         sys.stderr.write(f"primus: {directory} is not running: its status is {status.state}\n")
         return 0

@@ -8,17 +8,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
 
+from primus_train.kit.alike import BATCH
+
 if TYPE_CHECKING:
     from primus_train.kit.known_difference import KnownDifference
     from primus_train.models.architecture import Architecture
 
-__all__ = ["BATCH", "GROUP", "Kind", "Verifier"]
+__all__ = ["GROUP", "Kind", "Verifier"]
 
 GROUP = "primus.verifiers"
 Kind = Literal["weight", "first moment", "second moment"]
 Array = TypeVar("Array")
-BATCH = 8
-"""Sequences in a step of a trial, unless a layout needs more."""
 
 
 class Verifier(Protocol):

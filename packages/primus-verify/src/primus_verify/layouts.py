@@ -37,7 +37,6 @@ _KEPT_SWITCHES = ("sp", "zero")
 _WITHIN = {"zero": ("dp", "cp"), "ep": ("dp", "fsdp"), "vpp": ("pp",)}
 """Axes that mean nothing without one of these, unless they have ranks of their own."""
 AUTO = "auto"
-_UNLIMITED = 1 << 20
 _MORE_THAN_ONE = ("dp", "fsdp", "tp", "pp", "vpp", "cp", "ep")
 
 
@@ -159,7 +158,7 @@ def _own_alone(own: Mapping[str, int], verifier: Verifier, most: int, left: Sequ
     Raises:
         RequestError: always.
     """
-    if scaled_down(own, verifier.rank_axes, _UNLIMITED):
+    if scaled_down(own, verifier.rank_axes, sys.maxsize):
         fix = "--max-ranks 2"
         raise RequestError(f"the experiment's own layout needs more ranks than --max-ranks {most}", fix=fix)
     if left:

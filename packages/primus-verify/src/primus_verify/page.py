@@ -15,7 +15,6 @@ from primus_verify.report import (
     count_results,
     describe_settings,
     describe_training,
-    given_tolerance,
     setting_rows,
 )
 
@@ -25,7 +24,7 @@ __all__ = ["as_page"]
 def as_page(found: Mapping[str, Any]) -> str:
     """Return the page of a result (`report.document`)."""
     title = f"verify: {found['experiment']}"
-    subtitle = f"{describe_training(found)}{given_tolerance(found)}"
+    subtitle = describe_training(found)
     sections = (
         Section("layouts", "Layouts", tuple(_matrix(found))),
         Section("differences", "What differs", tuple(_differences(found))),

@@ -19,7 +19,6 @@ __all__ = [
     "describe_settings",
     "describe_training",
     "document",
-    "given_tolerance",
     "setting_rows",
     "write",
 ]
@@ -57,7 +56,8 @@ def _verdict(statuses: set[str]) -> str:
 def describe_training(found: Mapping[str, Any]) -> str:
     """Return what was trained: the framework, how many steps, and on what."""
     of = f"{found['framework']} {found['framework_version']}"
-    return f"{of}, {counted(found['steps'], 'step')} in float32 on {found['tokens']}"
+    given = f", gradients to {found['rtol']:g} (--rtol)" if found["rtol"] else ""  # a large one hides what differs
+    return f"{of}, {counted(found['steps'], 'step')} in float32 on {found['tokens']}{given}"
 
 
 def count_results(found: Mapping[str, Any]) -> str:
@@ -69,7 +69,7 @@ def count_results(found: Mapping[str, Any]) -> str:
 
 def as_text(found: Mapping[str, Any]) -> str:
     """Return a table of layouts, what differs, and one closing line."""
-    title = f"verify: {found['experiment']}, {describe_training(found)}{given_tolerance(found)}"
+    title = f"verify: {found['experiment']}, {describe_training(found)}"
     if not found["layouts"]:
         return "\n".join([title, *_settings(found["settings"])])
     rows = [[one["layout"], one["ranks"] or "-", one["status"], time_span(one["seconds"]) if one["seconds"] else "-"]
@@ -82,11 +82,6 @@ def as_text(found: Mapping[str, Any]) -> str:
         lines += [f"{one['layout']}: ... and of {counted(more, 'more kind')} of parameters"] if more > 0 else []
         lines += [f"{one['layout']}: {one['status']}: {one['why']}"] if one["why"] else []
     return "\n".join([*lines, count_results(found), *_settings(found["settings"])])
-
-
-def given_tolerance(found: Mapping[str, Any]) -> str:
-    """Return the tolerance in words, if `--rtol` gave it: a large one hides what differs."""
-    return f", gradients to {found['rtol']:g} (--rtol)" if found["rtol"] else ""
 
 
 def _settings(settings: Sequence[Mapping[str, Any]]) -> list[str]:

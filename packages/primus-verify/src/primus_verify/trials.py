@@ -21,10 +21,11 @@ from primus_core.plan.plan import METRICS
 from primus_core.runs import rundir
 from primus_machine.errors import printed_in
 from primus_machine.units import time_span
+from primus_train.kit.alike import BATCH
 from primus_train.kit.replicas import WANTED
 from primus_verify import stored
 from primus_verify.comparison import Step
-from primus_verify.contract import BATCH, Verifier
+from primus_verify.contract import Verifier
 from primus_verify.layouts import REFERENCE, Layout
 from primus_verify.lifeline import ending_with_parent
 

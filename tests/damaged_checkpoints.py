@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 
 from tests.end_cells import FOLDERS, STEPS, STEPS_OF, Cell, whole_steps
@@ -19,8 +20,12 @@ def continue_damaged(backend: str, project: Project, ranks: int) -> list[str]:
     longer = (*words, f"{STEPS_OF[backend]}={STEPS + 3}", "--continue")
     found = []
     failed = project.run("direct", *longer, GPUS_PER_NODE=str(ranks))
-    if not failed.returncode:
-        found.append("the damaged checkpoint was loaded")
+    if failed.returncode != 1:
+        found.append(f"the damaged checkpoint: {failed.returncode}, {failed.stderr[-3000:]}")
+    if "what          TrainingError: the checkpoint cannot be loaded: " not in failed.stderr:
+        found.append(f"the first failure does not name the checkpoint: {failed.stderr[-3000:]}")
+    if f"{shlex.join(longer)}    # continues {run.name} again" not in failed.stderr:
+        found.append(f"no command that continues: {failed.stderr[-3000:]}")
     again = project.run("direct", *longer, GPUS_PER_NODE=str(ranks))
     run = (project.folder / "output/damaged").resolve()
     if again.returncode or [row["step"] for row in rows(run)] != list(range(before + 1, STEPS + 4)):

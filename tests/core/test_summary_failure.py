@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from primus_core.journal import summary
+from primus_core.journal.events import checkpoint_saved
 from primus_core.journal.metrics import Metrics, Validation, append, is_step, log_line
 from primus_core.outcome import attempts, closing, failed_lines, failure
 from primus_core.output.console import say
@@ -261,6 +262,28 @@ def test_a_step_that_was_done_again_counts_once() -> None:
 def test_an_interrupted_run_is_told_what_to_type_next() -> None:
     text = closing.render([], status="interrupted", run_dir="output/x", seconds=3.04, next_steps=("primus again",))
     assert text == "primus: interrupted in 3.0 s\n  run    output/x\n  next   primus again\n"
+
+
+@pytest.mark.parametrize(
+    ("saved", "continues", "shown"),
+    [
+        ([40, 80], "", "primus direct -- train x    # continues from step 80"),
+        ([40], "/runs/before", "primus direct -- train x    # continues from step 40"),
+        ([40, 120], "", ""),
+        ([], "/runs/before", "primus direct -- train x --continue before@7    # continues before again"),
+        ([], "", ""),
+    ],
+    ids=["its own", "its own first", "nothing is left to train", "the one before", "none"],
+)
+def test_the_command_that_continues_a_run_names_what_it_continues(
+    tmp_path: Path, saved: list[int], continues: str, shown: str
+) -> None:
+    (tmp_path / "metrics.jsonl").write_text(json.dumps(row(90, 4.0)) + "\n", encoding="utf-8")
+    (tmp_path / "logs").mkdir()
+    for step in saved:
+        checkpoint_saved(str(tmp_path), step=step, path="x")
+    typed = ["primus", "direct", "--", "train", "x", "--continue", "before@7"]
+    assert closing.continuing_line(typed, str(tmp_path), continues) == shown
 
 
 @pytest.mark.parametrize(

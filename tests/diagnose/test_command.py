@@ -103,6 +103,21 @@ def test_a_run_that_has_recorded_no_end_is_said_to_be_so(tmp_path: Path) -> None
     assert render(verdict).startswith("diagnosis: no end is recorded\n")
 
 
+def test_a_run_that_was_told_to_end_has_no_cause_to_look_for(tmp_path: Path) -> None:
+    (tmp_path / "logs").mkdir()
+    (tmp_path / "logs/launch.log").write_text("W1127 Received Signals.SIGTERM death signal\n", encoding="utf-8")
+    record = '{"run_id": "x", "status": "interrupted", "started": 1, "ended": 2, "exit_code": 130}'
+    (tmp_path / "metadata.json").write_text(record, encoding="utf-8")
+    verdict = diagnose([str(tmp_path)])
+    assert (verdict.answer, verdict.cause, verdict.missing.collect) == ("interrupted", None, ())
+    assert render(verdict).startswith("diagnosis: the run was told to end\n")
+    trace = (
+        'Traceback (most recent call last):\n  File "save.py", line 3, in save\n    x()\nValueError: while it saved\n'
+    )
+    (tmp_path / "logs/rank_0.log").write_text(trace, encoding="utf-8")
+    assert diagnose([str(tmp_path)]).answer == "cause"
+
+
 @pytest.mark.full
 def test_a_script_that_fails_before_the_ranks_is_the_cause_also_when_asked_again(primus: Run, tmp_path: Path) -> None:
     (tmp_path / "mount.sh").write_text("echo mounting\necho access denied by server >&2\nexit 5\n", encoding="utf-8")

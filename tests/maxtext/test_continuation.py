@@ -18,7 +18,7 @@ from tests.maxtext.conftest import needs_maxtext, tiny
 from tests.planning import Resolve, changed, not_loadable
 from tests.project import TASK, Project, rows
 
-from primus_core.errors import ConfigError
+from primus_core.errors import ConfigError, TrainingError
 from primus_maxtext.checkpoints import COMMITTED, CheckpointWatch, carry_over, set_aside, start_before, steps
 from primus_train.failed_loads import FailedLoads
 
@@ -170,7 +170,7 @@ def test_a_checkpoint_that_was_cut_off_is_set_aside_and_the_one_before_is_taken(
     (folder / "7/items").write_text("wei")
     assert resolve(SAVES, previous=earlier(resolve, run)).config["continue_from"] == str(folder / "3")
     failed = FailedLoads(lambda: "exp")
-    assert set_aside(str(folder), failed) == {7: "was cut off"}
+    assert set_aside(str(folder), failed) == {7: "is incomplete"}
     assert (run / "checkpoints_damaged/7").is_dir()
     assert set_aside(str(folder), failed) == {}
 
@@ -178,11 +178,11 @@ def test_a_checkpoint_that_was_cut_off_is_set_aside_and_the_one_before_is_taken(
 def test_a_checkpoint_that_could_not_be_loaded_is_set_aside_while_there_is_another(tmp_path: Path) -> None:
     folder, failed = tmp_path / "checkpoints", FailedLoads(lambda: "exp")
     checkpoint(tmp_path, 3, 7)
-    with pytest.raises(ValueError, match="DATA_LOSS"), failed.watched(str(folder / "7")):
+    with pytest.raises(TrainingError, match="DATA_LOSS"), failed.watched(str(folder / "7")):
         raise ValueError("DATA_LOSS")
     assert start_before(str(tmp_path / "new"), str(folder / "7"), failed)[0] == str(folder / "3")
     assert set_aside(str(folder), failed) == {7: "could not be loaded (ValueError: DATA_LOSS)"}
-    with pytest.raises(ValueError, match="DATA_LOSS"), failed.watched(str(folder / "3")):
+    with pytest.raises(TrainingError, match="DATA_LOSS"), failed.watched(str(folder / "3")):
         raise ValueError("DATA_LOSS")
     assert start_before(str(tmp_path / "new"), str(folder / "3"), failed) == (str(folder / "3"), {})
     assert set_aside(str(folder), failed) == {}
@@ -281,7 +281,7 @@ def test_a_checkpoint_that_cannot_be_loaded_is_named_with_a_way_out(
         if file.is_file():
             file.write_bytes(bytes(file.stat().st_size))
     done = project.run("direct", *TASK, STEPS, "exp_name=astray", f"load_full_state_path={damaged / 'items'}")
-    assert done.returncode == 3, done.stderr
+    assert done.returncode == 1, done.stderr
     assert f"the checkpoint cannot be loaded: {damaged / 'items'}" in done.stderr
     assert "Traceback" not in done.stderr
 

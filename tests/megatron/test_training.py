@@ -193,7 +193,7 @@ def test_a_further_attempt_goes_on_from_the_newest_whole_checkpoint(train: Train
     (tmp_path / "run/checkpoints/iter_0000004/.metadata").write_bytes(b"")
     rows, log = train(text)
     assert [row["step"] for row in rows] == [3, 4]
-    assert "WARNING: the checkpoint of iteration 4 was cut off; resuming from 2" in log
+    assert "WARNING: the checkpoint of iteration 4 is incomplete; resuming from 2" in log
     events = [json.loads(line) for line in (tmp_path / "run/logs/events.jsonl").read_text().splitlines()]
     saves = [event["step"] for event in events if event["event"] == "checkpoint_saved"]
     assert saves == [2, 4, 4]

@@ -155,6 +155,8 @@ def test_a_run_whose_primus_was_killed_is_not_over_while_its_ranks_live(
     assert process.stdout.readline() == "ready\n"
     process.kill()
     process.wait(timeout=60)
+    shown = primus("runs", "show", "behave", cwd=project).stdout
+    assert "status     lost, its ranks are still running: processes " in shown
     done = primus("stop", "behave", "--timeout", "0.5", cwd=project)
     assert done.returncode == 3
     [number] = re.findall(

@@ -18,6 +18,7 @@ from tests.core.run_directories import STARTED, here, make, metrics
 from tests.core.test_command import assert_each_action_has_a_verb
 
 from primus_core.errors import RequestError
+from primus_core.journal.events import checkpoint_saved
 from primus_core.journal.metrics import Metrics, Validation, append
 from primus_core.runs.lookup import resolve
 from primus_machine.host import HostRoot
@@ -315,6 +316,19 @@ metrics and logs
     )
 
 
+def test_a_run_that_can_be_continued_is_shown_with_the_command_that_does_it(primus: Primus, output: Path) -> None:
+    directory = make(output, metadata={"status": "interrupted", "exit_code": 143, "reason": "no checkpoint of step 9"})
+    (output / "small").symlink_to(directory.name)
+    (directory / "logs").mkdir(exist_ok=True)
+    checkpoint_saved(str(directory), step=7, path=str(directory / "checkpoints/step-7"))
+    said = primus("runs", "show", "small").stdout
+    assert "status     interrupted, no checkpoint of step 9, exit code 143\n" in said
+    assert "next       primus direct -- train pretrain --config small.yaml    # continues from step 7\n" in said
+    (output / "small").unlink()
+    (output / "small").symlink_to("small_2027_01_01_000000")
+    assert "next  " not in primus("runs", "show", directory.name).stdout, "another run is the one to continue"
+
+
 @pytest.mark.parametrize(("is_secret", "told"), [(False, "GPUS_PER_NODE=2 X='a b' primus"), (True, "primus")])
 def test_the_command_of_a_run_has_the_persons_own_variables(
     is_secret: bool, told: str, primus: Primus, output: Path
@@ -351,7 +365,7 @@ def test_a_view_as_json_has_the_same(primus: Primus, output: Path) -> None:
         *("run_id", "directory", "status", "reason", "exit_code", "job_id", "cluster", "scheduler"),
         *("command", "task", "runtime", "framework", "model"),
         *("primus_version", "host", "user", "cwd", "started", "ended", "duration_s", "owner", "parent"),
-        *("started_by", "continues", "gpu_model", "nnodes"),
+        *("started_by", "continues", "notes", "next", "gpu_model", "nnodes"),
         *("gpus_per_node", "world_size", "one_per_node", "code", "files_changed", "plan_differs"),
         *("environment", "configs", "checkpoints", "wandb", "verified", "logs", "metrics", "first_failure"),
         *("attempts", "snapshot"),

@@ -78,7 +78,7 @@ def test_a_run_with_a_checkpoint_that_did_not_end_well_says_how_to_continue_it(
         "@hookimpl\ndef after_launch(run):\n    checkpoint_saved(run.directory, step=40, path='x')\n"
         "    checkpoint_saved(run.directory, step=90, path='y')\n"
         "    with open(run.directory + '/metrics.jsonl', 'a') as file:\n"
-        '        file.write(\'{"step": 90, "steps": 90, "loss": 1.0}\\n\')\n'
+        '        file.write(\'{"step": 90, "steps": 120, "loss": 1.0}\\n\')\n'
         f"    os.kill(os.getppid(), {code}) if {code} == 15 else None\n",
         encoding="utf-8",
     )
@@ -93,5 +93,5 @@ def test_a_run_with_a_checkpoint_that_did_not_end_well_says_how_to_continue_it(
     done = primus("direct", "--", *TRAIN, "--new", cwd=folder, env={**environ, "GPUS_PER_NODE": "2"})
     assert done.returncode == (9 if code == 9 else 143), done.stderr
     again = shlex.join(["primus", "direct", "--", *TRAIN])
-    assert f" GPUS_PER_NODE=2 {again}    # continues from step 40\n" in done.stderr
+    assert f" GPUS_PER_NODE=2 {again}    # continues from step 90\n" in done.stderr
     assert known(folder / "output", "count")["status"] == word

@@ -21,12 +21,12 @@ __all__ = [
     "CheckpointWatch",
     "carry_over",
     "check_shared",
-    "explain_loading",
     "is_whole",
     "set_aside",
     "shared",
     "start_before",
     "steps",
+    "watch_loading",
 ]
 
 FOLDER = "checkpoints"
@@ -36,8 +36,6 @@ COMMITTED = "commit_success.txt"
 _SIZES = "checkpoint_sizes"
 """Beside the folder: for each step the size of each of its files, since Orbax would look at them too late."""
 _DAMAGED = "checkpoints_damaged"
-_SAID = 1000
-"""So much of another's message is enough to know it by."""
 
 
 def steps(folder: str) -> list[int]:
@@ -61,7 +59,7 @@ def set_aside(folder: str, failed: FailedLoads) -> dict[int, str]:
     """
     whole = [os.path.join(folder, str(step)) for step in steps(folder)]
     left = failed.left(whole)
-    passed = {step: "was cut off" for step in _committed(folder) if os.path.join(folder, str(step)) not in whole}
+    passed = {step: "is incomplete" for step in _committed(folder) if os.path.join(folder, str(step)) not in whole}
     passed |= {int(os.path.basename(path)): _failure(path, failed) for path in whole if path not in left}
     for step in passed:
         _move_aside(folder, step)
@@ -171,37 +169,17 @@ def _link(source: str, target: str) -> str:
     return target
 
 
-def explain_loading(paths: Sequence[str], failed: FailedLoads) -> None:
-    """Say which checkpoint it was that could not be loaded: what Orbax raises seldom names it, and never a way out.
-
-    `paths`: the one that is loaded, and where it came from. They are remembered in `failed`.
-    """
+def watch_loading(paths: Sequence[str], failed: FailedLoads) -> None:
+    """Remember in `failed` a checkpoint that cannot be loaded. `paths`: where it is, and where it came from."""
     from maxtext.common import checkpointing
 
     theirs = checkpointing.load_state_if_possible
 
     def load(*args: Any, **named: Any) -> Any:
-        try:
-            with failed.watched(*paths):
-                return theirs(*args, **named)
-        except Exception as error:  # Orbax, tensorstore and MaxText each have their own for damaged files
-            if not paths:
-                raise
-            raise MachineError(
-                f"the checkpoint cannot be loaded: {paths[0]}",
-                why=_message(error),
-                fix=f"take another one, of this model, whose files are whole: without {' and '.join(paths)} an "
-                "automatic continuation takes the one before; auto_continue_train=false starts from the beginning",
-            ) from error
+        with failed.watched(*paths):
+            return theirs(*args, **named)
 
     checkpointing.load_state_if_possible = load
-
-
-def _message(error: Exception) -> str:
-    """Differences of shapes, line by line; of a traceback inside the message, what it ends with."""
-    text = str(error).strip()
-    text = text.rpartition("\n")[2] if "Traceback" in text else text
-    return f"{type(error).__name__}: {text[:_SAID]}"
 
 
 class CheckpointWatch:

@@ -23,10 +23,10 @@ from primus_maxtext.checkpoints import (
     CheckpointWatch,
     carry_over,
     check_shared,
-    explain_loading,
     set_aside,
     start_before,
     steps,
+    watch_loading,
 )
 from primus_train.failed_loads import FailedLoads
 from primus_train.kit import worker
@@ -91,8 +91,9 @@ def _make_folder(source: str, failed: FailedLoads) -> None:
         carry_over(source, os.path.join(folder, os.path.basename(source)))
     found = steps(folder)
     for step, what in passed.items():
-        message = f"the checkpoint of step {step + 1} {what} and is skipped"
         resumes_from = found[-1] + 1 if found else None
+        resumes = f"resuming from step {resumes_from}" if found else "it is skipped"
+        message = f"the checkpoint of step {step + 1} {what}; {resumes}"
         get_logger().warning("checkpoint_passed_over", message=message, step=step + 1, resumes_from=resumes_from)
     if found:
         message = f"continues from step {found[-1] + 1} in {folder}"
@@ -203,7 +204,7 @@ def _train(resolved: Mapping[str, Any]) -> None:
 
         indexed_input.install(resolved["samples"])
     flags.FLAGS.mark_as_parsed()  # those of grain's workers: MaxText's own command line would do it
-    explain_loading(_loaded(resolved), FailedLoads.of_run(worker.run_directory()))
+    watch_loading(_loaded(resolved), FailedLoads.of_run(worker.run_directory()))
     loop = Loop(steps, resolved["settings"])
     loop.run(words(resolved["settings"]))
     if rank == 0:

@@ -12,15 +12,19 @@ from typing import Any
 
 from primus_core.errors import RequestError
 from primus_core.journal.events import CHECKPOINT_SAVED, read_events
+from primus_core.journal.record import RunRecord
+from primus_core.outcome.closing import continuing_line
 from primus_core.plan.plan import METRICS, PLAN
 from primus_core.request.arguments import Parser, parse_segment
 from primus_core.runs.lookup import resolve, workspace
+from primus_core.runs.names import parse_name
 from primus_core.runs.saved import Damaged, load
 from primus_core.runs.snapshot_form import MANIFEST
 from primus_core.runs.state import STATES
 from primus_machine.files import plain_json
 from primus_machine.files.atomic import regular
 from primus_machine.host import HostRoot
+from primus_machine.processes import ranks_of
 from primus_machine.secrets.redaction import redact, redact_words, secret_values
 from primus_runs.listing import Run, find, last_metrics, of_status
 from primus_runs.status import status_of
@@ -158,7 +162,7 @@ def _description(directory: str, host: HostRoot) -> dict[str, Any]:
         "run_id": known.run_id or listed.name,
         "directory": directory,
         "status": listed.status,
-        "reason": listed.reason or known.reason,
+        "reason": listed.reason or known.reason or _ranks_left(directory, listed.status),
         "exit_code": known.exit_code,
         "job_id": listed.job_id,
         "cluster": known.cluster,
@@ -170,6 +174,8 @@ def _description(directory: str, host: HostRoot) -> dict[str, Any]:
         "parent": listed.parent or plan.get("parent") or "",
         "started_by": known.started_by.run_id if known.started_by else "",
         "continues": listed.continues,
+        "notes": list(map(str, _list_of(plan.get("notes")))),
+        "next": _next(directory, listed.status, known),
         "gpu_model": known.gpu_model or plan.get("gpu_model") or "",
         "nnodes": place.get("nnodes"),
         "gpus_per_node": place.get("gpus_per_node"),
@@ -190,6 +196,23 @@ def _description(directory: str, host: HostRoot) -> dict[str, Any]:
         "snapshot": _snapshot(directory, listed.status),
     }
     return shown | {name: value for name, value in known.to_whole_dict().items() if name not in shown}
+
+
+def _ranks_left(directory: str, state: str) -> str:
+    """Say that ranks of a run whose Primus is gone still run on this host."""
+    left = ranks_of(directory) if state == "lost" else []
+    return f"its ranks are still running: processes {', '.join(map(str, left))}; primus stop ends them" if left else ""
+
+
+def _next(directory: str, state: str, known: RunRecord) -> str:
+    """Return the command that continues a run that is the newest of its experiment; empty: there is none."""
+    parts = parse_name(os.path.basename(directory))
+    link = os.path.join(os.path.dirname(directory), parts.exp_name) if parts else ""
+    is_newest = os.path.realpath(link) == os.path.realpath(directory)
+    is_refusal = bool(known.first_failure and known.first_failure.is_refusal)
+    if not known.framework or state not in ("failed", "interrupted", "stopped", "lost") or is_refusal or not is_newest:
+        return ""
+    return continuing_line(known.command, directory, known.continues.directory if known.continues else "")
 
 
 def _kept_steps(directory: str) -> list[int]:

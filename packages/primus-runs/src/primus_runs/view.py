@@ -139,13 +139,16 @@ def _facts(run: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
         yield f"attempt {count}", _attempt(attempt)
     yield "directory", run["directory"]
     yield "job", _joined(" ", run["job_id"], _with("on cluster", run["cluster"]), _scheduler(run["scheduler"]))
-    yield "command", f"{_own_variables(run)}{shlex.join(run['command'])}"
+    own = _own_variables(run)
+    yield "command", f"{own or ''}{shlex.join(run['command'])}"
+    yield "next", "" if own is None else run["next"] and f"{own}{run['next']}"
     yield "owner", run["owner"]
     yield "started", _joined(" ", _clock(run["started"]), _with("by", run["user"]), _with("on", run["host"]))
     yield "ended", _clock(run["ended"])
     yield "duration", duration(run["duration_s"])
     yield "in", run["cwd"] or ""
     yield "continues", run["continues"]
+    yield "notes", "\n".join(run["notes"])
     yield ("started by" if run["started_by"] else "replay of"), run["parent"]
     yield "task", _joined(", ", run["task"], run["framework"], run["model"], _with("primus", run["primus_version"]))
     yield "GPU", run["gpu_model"] or "none detected"
@@ -163,13 +166,13 @@ def _facts(run: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
     yield "snapshot", "complete" if snapshot["whole"] else _joined("; ", snapshot["problem"], snapshot["why"])
 
 
-def _own_variables(run: Mapping[str, Any]) -> str:
-    """Return the person's variables without which the command would plan another run; empty: one is a secret."""
+def _own_variables(run: Mapping[str, Any]) -> str | None:
+    """Return the person's variables without which the command would plan another run; None: one is a secret."""
     found = [
         Variable(str(row["name"]), str(row.get("value")), str(row.get("origin")), secret=bool(row.get("secret")))
         for row in run["environment"]
     ]
-    return own_variables(found) or ""
+    return own_variables(found)
 
 
 def _value(value: Any) -> str:

@@ -68,7 +68,7 @@ def _tell(folder: str, passed: Sequence[int], step: int | None, failed: FailedLo
     if worker.rank() == 0:
         for number in passed:
             why = failed.why(os.path.join(folder, f"step-{number}"))
-            what = f"could not be loaded ({why})" if why else "was cut off"
+            what = f"could not be loaded ({why})" if why else "is incomplete"
             resumes = "it is skipped" if step is None else f"resuming from step {step}"
             message = f"the checkpoint of step {number} {what}; {resumes}"
             get_logger().warning("checkpoint_passed_over", message=message, step=number, resumes_from=step)

@@ -124,14 +124,17 @@ class Earlier:
         self.asked = True
         if self._found is None:
             self._found = list(self._runs())
-        found = [path for run in self._found for path in sorted(glob.glob(f"{glob.escape(run)}/{pattern}"))]
-        why = {path: self.failure(os.path.dirname(path)) for path in found}
+        by_run = [sorted(glob.glob(f"{glob.escape(run)}/{pattern}")) for run in self._found]
+        why = {path: self.failure(os.path.dirname(path)) for found in by_run for path in found}
         if all(why.values()):
-            return tuple(found)
-        for path in filter(why.get, found):
-            name = os.path.relpath(os.path.dirname(path), os.path.dirname(self.place.directory))
-            self.notes.append(f"skips {name}: it could not be loaded ({why[path]})")
-        return tuple(path for path in found if not why[path])
+            return tuple(why)
+        for found in by_run:
+            for path in filter(why.get, found):
+                name = os.path.relpath(os.path.dirname(path), os.path.dirname(self.place.directory))
+                self.notes.append(f"skips {name}: it could not be loaded ({why[path]})")
+            if not all(map(why.get, found)):  # what lies in older runs is not asked for
+                break
+        return tuple(path for path in why if not why[path])
 
     def failure(self, checkpoint: str) -> str:
         """Return why a `checkpoint` could not be loaded; empty: it can be, or its step is asked for."""

@@ -13,13 +13,15 @@ import hashlib
 import json
 import os
 import re
+import sys
 import time
+import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from primus_core.errors import PrimusError
+from primus_core.errors import PrimusError, RequestError, TrainingError
 from primus_core.plan.plan import EXPERIMENT
 from primus_machine.files import plain_json
 from primus_machine.files.atomic import regular, write_atomically
@@ -34,6 +36,11 @@ _SAID_OF_MACHINE = re.compile(
     r"RESOURCE_EXHAUSTED|UNAVAILABLE|DEADLINE_EXCEEDED|Connection (?:closed|reset|refused)|gloo"
 )
 """What errors without a class of their own say then: those of JAX, and of gloo."""
+_OTHER_TRAINING = re.compile(
+    r"(?i)(?:size|shape) mismatch|not compatible with the stored shape|do(?:es)? not match"
+    r"|(?:missing|unexpected) keys?\b|is not equal to the (?:input )?argument value"
+)
+"""What torch, Megatron and Orbax say of a checkpoint that is intact, and holds another model or another state."""
 _REASON_CHARS = 200
 
 
@@ -67,20 +74,53 @@ class FailedLoads:
 
     @contextmanager
     def watched(self, *checkpoints: str) -> Iterator[None]:
-        """Mark the `checkpoints` if loading them fails within the block."""
+        """Say what is wrong if loading fails within the block, and mark the checkpoint.
+
+        `checkpoints`: where it is, and where it came from.
+
+        Raises:
+            RequestError: it is of another model, or has another state than the settings need.
+            TrainingError: it cannot be loaded.
+        """
         try:
             yield
         except BaseException as error:  # as torch's CheckpointException is one
-            if not any(map(_is_of_machine, causes := _causes(error))):
-                for path in checkpoints:
-                    self._mark(path, causes[-1])
-            raise
+            if not checkpoints or any(map(_is_of_machine, causes := _causes(error))):
+                raise
+            _show(error, causes[-1])
+            if _OTHER_TRAINING.search(str(causes[-1])):
+                raise RequestError(
+                    f"the checkpoint does not fit this training: {checkpoints[-1]}",
+                    why=_text(causes[-1]),
+                    fix="set the model and the optimizer as they were when it was saved\n"
+                    "or start from the first step: --new",
+                ) from error
+            for path in checkpoints:
+                self._mark(path, causes[-1])
+            raise TrainingError(
+                f"the checkpoint cannot be loaded: {checkpoints[-1]}",
+                why=_text(causes[-1]),
+                fix="start it again without naming a step: it continues from the checkpoint before, if there is one\n"
+                "or start from the first step: --new",
+            ) from error
 
     def _mark(self, checkpoint: str, error: BaseException) -> None:
-        why = f"{type(error).__name__}: {error}".partition("\n")[0][:_REASON_CHARS]
-        text = json.dumps({"why": why, "experiment": self._digest(), "time": time.time()}, indent=1)
+        text = json.dumps({"why": _text(error), "experiment": self._digest(), "time": time.time()}, indent=1)
         with suppress(OSError):  # of somebody whose files are not written
             write_atomically(os.path.join(checkpoint, MARK), text)
+
+
+def _text(error: BaseException) -> str:
+    said = str(error).strip().splitlines() or [""]
+    more = "".join(f" {line.strip()}" for line in said[1:2] if said[0].endswith(":"))
+    return f"{type(error).__name__}: {said[0]}{more}"[:_REASON_CHARS]
+
+
+def _show(error: BaseException, cause: BaseException) -> None:
+    """Print where loading failed: the last cause alone, if its place is known on this rank."""
+    local = cause.__traceback__
+    shown = [*traceback.format_tb(local), f"{_text(cause)}\n"] if local else traceback.format_exception(error)
+    sys.stderr.write("".join(shown))
 
 
 def _causes(error: BaseException) -> list[BaseException]:

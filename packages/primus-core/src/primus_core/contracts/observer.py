@@ -30,7 +30,7 @@ class RunEnd(NamedTuple):
     seconds: float = 0.0
     failure: FirstFailure | None = None
     reason: str = ""
-    """Why a script or a hook ended it."""
+    """Why a script or a hook ended it; or why a run that was told to end has no checkpoint of its last step."""
     traceback: str = ""
     host: str = ""
     """Where what failed first has failed."""

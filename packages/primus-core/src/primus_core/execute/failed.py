@@ -64,16 +64,16 @@ class FailedStep:
         trace, host = (first.traceback, first.host) if first else ("", "")
         if first and step and step.ranks:
             failed_lines.keep_traceback(launch.directory, first.rank, launch.masked(first.traceback))
-        end(RunEnd(status, code, failure=failure, traceback=trace, host=host))
+        missed = ""
+        if status == "interrupted":
+            missed = describe_missed(launch.plan, killed=ended.killed, hurried=launch.signals.hurry)
+        end(RunEnd(status, code, failure=failure, traceback=trace, host=host, reason=missed))
         of_all = step is not None and step.kind in BEFORE_RANKS and launch.plan.place.outer  # on one console
         say = launch.say if (status == "failed" or first) and not of_all else launch.say_once
-        say(self._last_words(code, status, first, why))
-        return code
-
-    def _last_words(self, code: int, status: str, first: Failure | None, why: str) -> str:
-        plan, launch = self.launch.plan, self.launch
         if status == "failed":
-            log = launch.log
-            return failed_lines.failed(plan, first, self.step, code, why=why, launch_log=log, printed=self.printed())
-        missed = describe_missed(plan, killed=self.ended.killed, hurried=launch.signals.hurry)
-        return closing.not_failed(plan, status, launch.seconds, first) + missed
+            log, printed = launch.log, self.printed()
+            say(failed_lines.failed(launch.plan, first, step, code, why=why, launch_log=log, printed=printed))
+        else:
+            lost = f"  lost   {missed}\n" if missed else ""
+            say(closing.not_failed(launch.plan, status, launch.seconds, first) + lost)
+        return code

@@ -247,7 +247,8 @@ class RankLayer:
         """A hook has asked for the end; the ranks, if there were some, have ended."""
         reason, plan = self.launch.masked(stop.reason), self.launch.plan
         self._end(RunEnd("stopped", stop.exit_code, reason=reason))
-        self.launch.say(f"primus: stopped by a hook: {reason}\n  run    {self.launch.name}\n")
+        after = "".join(f"  next   {line}\n" for line in closing.next_lines(plan, "stopped"))
+        self.launch.say(f"primus: stopped by a hook: {reason}\n  run    {self.launch.name}\n{after}")
         several = plan.place.outer and plan.distributed.nnodes > 1
         return stop.exit_code or int(bool(several))  # a scheduler ends the other nodes only where one fails
 

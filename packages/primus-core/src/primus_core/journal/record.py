@@ -159,7 +159,7 @@ class RunRecord:
     last_loss: float | None = field(default=None, metadata=_OWN)
     first_failure: FirstFailure | None = field(default=None, metadata=_OWN)
     reason: str = field(default="", metadata=_OWN)
-    """Why a hook or a script ended it."""
+    """Why a hook or a script ended it, or why it has no checkpoint of its last step."""
     files_changed: Mapping[str, str] = field(default_factory=dict, metadata=_OWN)
     """Files that changed after the run was submitted, which ran with copies of them."""
     plan_differs: tuple[Mapping[str, Any], ...] = field(default=(), metadata=_NODES)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import re
 import shlex
 from collections.abc import Iterable, Sequence
@@ -19,7 +20,7 @@ from primus_machine.secrets.names import SECRET
 if TYPE_CHECKING:
     from primus_core.outcome.failure import Failure
 
-__all__ = ["last_step", "next_lines", "not_failed", "own_variables", "render"]
+__all__ = ["continuing_line", "last_step", "next_lines", "not_failed", "own_variables", "render"]
 
 _ONCE = {"--new": r"(?!)", "--continue": r"(?!-)(?!pretrain$)[^=]+", "--from": r".*"}
 """Options of the typed command that are not meant a second time, and what their values look like."""
@@ -47,19 +48,35 @@ def _without_once(words: Sequence[str]) -> list[str]:
     return kept
 
 
-def next_lines(plan: Plan, status: str) -> tuple[str, ...]:
+def next_lines(plan: Plan, status: str, *, is_refusal: bool = False) -> tuple[str, ...]:
     """Commands worth typing next, made from the one that was typed. A secret in it cannot be typed again."""
-    typed = _without_once(_typed(plan))
-    if not typed or SECRET in " ".join(typed):
-        return ()
-    own = own_variables(plan.environment)
-    if own is None:
+    typed, own = _typed(plan), own_variables(plan.environment)
+    if own is None or is_refusal:
         return ()
     if status == COMPLETED:
-        return tuple(f"{own}{shlex.join([*typed, *shlex.split(words)])}{_ANEW}" for words in plan.next_steps)
-    if not (step := _last_checkpoint(plan.place.directory)):
-        return ()
-    return (f"{own}{shlex.join(typed)}    # continues from step {step}",)
+        again = _without_once(typed)
+        is_public = again and SECRET not in " ".join(again)
+        more = plan.next_steps if is_public else ()
+        return tuple(f"{own}{shlex.join([*again, *shlex.split(words)])}{_ANEW}" for words in more)
+    line = continuing_line(typed, plan.place.directory, plan.continues)
+    return (f"{own}{line}",) if line else ()
+
+
+def continuing_line(typed: Sequence[str], directory: str, continues: str) -> str:
+    """Return the command that continues the run in `directory`; empty: there is none.
+
+    `typed`: how it was started. `continues`: the directory of the run that it continued itself; empty: it did not.
+    """
+    again, saved = _without_once(typed), saved_steps(directory)
+    rows = summary.read(f"{directory}/{METRICS}")
+    end = rows[-1]["steps"] if rows and isinstance(rows[-1]["steps"], int) else math.inf
+    newest = max(saved, default=0)
+    if not again or SECRET in " ".join(again) or newest >= end:
+        return ""
+    if newest:
+        return f"{shlex.join(again)}    # continues from step {newest}"
+    # The run before is still the one to continue, and may need the words that were meant once.
+    return f"{shlex.join(typed)}    # continues {os.path.basename(continues)} again" if continues else ""
 
 
 def own_variables(environment: Iterable[Variable]) -> str | None:
@@ -74,13 +91,6 @@ def _typed(plan: Plan) -> Sequence[str]:
     """What the person typed: a layer inside got its own words, and the run's record has theirs."""
     typed = record.read(plan.place.directory).command if plan.place.joined else ()
     return (typed or plan.command) if plan.framework else ()
-
-
-def _last_checkpoint(directory: str) -> int:
-    """The step of the newest checkpoint before the end of the training, as far as recorded; 0: none."""
-    rows = summary.read(f"{directory}/{METRICS}")
-    end = rows[-1]["steps"] if rows and isinstance(rows[-1]["steps"], int) else math.inf
-    return max((step for step in saved_steps(directory) if step < end), default=0)
 
 
 def last_step(rows: Sequence[Row]) -> str:

@@ -35,7 +35,7 @@ def failed(
         last_metrics=last_step(summary.read(f"{directory}/{METRICS}")),
         launch_log=printed,
         why=why,
-        next_steps=next_lines(plan, "failed"),
+        next_steps=next_lines(plan, "failed", is_refusal=bool(first and first.is_refusal)),
     )
     # That of rank 0 is on the console already.
     again = first is not None and step is not None and step.ranks > 1 and first.rank and first.traceback

@@ -32,7 +32,7 @@ class _Told(NamedTuple):
 
 
 def describe_missed(plan: Plan, *, killed: bool, hurried: bool = False) -> str:
-    """Return the line about the missing checkpoint; empty: there is one, or the training saves none.
+    """Return what became of the missing checkpoint, in words; empty: there is one, or the training saves none.
 
     `killed`: the ranks did not end within the grace period. `hurried`: a further Ctrl-C did not give them that time.
     """
@@ -50,7 +50,7 @@ def describe_missed(plan: Plan, *, killed: bool, hurried: bool = False) -> str:
     else:
         why = "the ranks ended without saving; the end of their logs says why"
     left = f"the newest is of step {told.newest}" if told.newest else "there is none"
-    return f"  lost   no checkpoint of {lost} ({left}): {why}\n"
+    return f"no checkpoint of {lost} ({left}): {why}"
 
 
 def _lost(told: _Told, rows: Sequence[Row]) -> str:

@@ -36,12 +36,13 @@ def judge(catalogue: Catalogue, gathered: Gathered, results: Sequence[FileResult
     causes = ordered(catalogue, possible, blamed, victims)
     causes = [_with_rank(causes[0], causes[1:], blamed), *causes[1:]] if causes else []
     others = causes[1:] + sorted((one for one in found if one not in possible), key=_importance)
+    answer = _answer(gathered, causes, symptoms)
     return Verdict(
-        answer=_answer(gathered, causes, symptoms),
+        answer=answer,
         confidence=confidence(catalogue, causes) if causes else "",
         cause=causes[0] if causes else None,
         others=tuple(others),
-        missing=missing.of(gathered, known, found, is_answered=has_succeeded or bool(causes)),
+        missing=missing.of(gathered, known, found, is_answered=answer in ("succeeded", "interrupted", "cause")),
         inputs=_inputs(gathered, results),
         run=gathered.run,
     )
@@ -53,6 +54,8 @@ def _answer(gathered: Gathered, causes: Sequence[Finding], symptoms: Sequence[Fi
         return "succeeded"
     if causes:
         return "cause"
+    if gathered.run and gathered.record.status == "interrupted":
+        return "interrupted"
     if gathered.run and gathered.record.ended is None:
         return "unfinished"
     return "symptoms" if symptoms else "nothing"

@@ -59,5 +59,5 @@ def test_the_step_without_a_checkpoint_is_named(
     place = RunPlace("run", str(tmp_path), "")
     plan = Plan(0, "", (), "direct", "train", place, Distributed(1, 0, 1), (), ())
     found = describe_missed(plan, killed=True)
-    assert found.partition("  lost   no checkpoint of ")[2].partition(": ")[0] == said
+    assert found.partition("no checkpoint of ")[2].partition(": ")[0] == said
     assert ("--grace-period 60" in found) == bool(said)

@@ -110,7 +110,7 @@ def test_a_run_that_was_told_to_end_has_no_cause_to_look_for(tmp_path: Path) -> 
     (tmp_path / "metadata.json").write_text(record, encoding="utf-8")
     verdict = diagnose([str(tmp_path)])
     assert (verdict.answer, verdict.cause, verdict.missing.collect) == ("interrupted", None, ())
-    assert render(verdict).startswith("diagnosis: the run was told to end\n")
+    assert render(verdict).startswith("diagnosis: a signal ended the run\n")
     trace = (
         'Traceback (most recent call last):\n  File "save.py", line 3, in save\n    x()\nValueError: while it saved\n'
     )

@@ -16,7 +16,7 @@ __all__ = ["listed", "render", "where"]
 
 _WIDTH = 110
 _MOST_OTHERS = 6
-_HEADS = {"succeeded": "nothing failed", "unfinished": "no end is recorded", "interrupted": "the run was told to end"}
+_HEADS = {"succeeded": "nothing failed", "unfinished": "no end is recorded", "interrupted": "a signal ended the run"}
 """Of answers without a cause."""
 
 

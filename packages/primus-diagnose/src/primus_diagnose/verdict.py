@@ -29,7 +29,7 @@ ANSWERS = {
     "nothing": "nothing known was found: the cause is not in these logs",
     "unfinished": "the run has recorded no end: it is still running, or it was killed together with Primus "
     "(`primus runs show` tells which)",
-    "interrupted": "the run was told to end by a signal (Ctrl-C, `primus stop`, its scheduler), and nothing failed before",
+    "interrupted": "a signal ended the run (Ctrl-C, `primus stop`, its scheduler), and nothing failed before",
     "succeeded": "the run ended with exit code 0",
 }
 CONFIDENCES = {

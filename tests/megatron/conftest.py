@@ -1,8 +1,4 @@
-"""What the tests of the Megatron backend share: a resolved experiment, and a run of it, from a few lines of YAML.
-
-Ranks and programs are forks of one process for each pytest worker. It has imported what Megatron imports, and neither
-Megatron nor Primus: the patches come before Megatron here as in a worker, and a test can leave one out.
-"""
+"""What the tests of the Megatron backend share: a resolved experiment, and a run of it, from a few lines of YAML."""
 
 from __future__ import annotations
 
@@ -10,25 +6,19 @@ import json
 import subprocess
 import sys
 import textwrap
-from collections.abc import Callable, Iterator, Mapping
-from importlib.util import find_spec
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.conftest import ROOT, plain_environ
-from tests.forkserver import Ended, ForkServer, torchrun
 from tests.planning import Resolve, resolver
+from tests.processes import Ended, run_ranks, torchrun
 
 Row = dict[str, Any]
 Train = Callable[..., tuple[list[Row], str]]
 Python = Callable[..., Ended]
 
-IMPORTS = (
-    *("torch", "torch._dynamo", "torch.distributed.checkpoint", "torch.distributed.rpc", "torch.distributed.tensor"),
-    *("torch.utils.cpp_extension", "torch.utils.data", "torch.utils.tensorboard", "triton", "wandb"),
-)
-"""What Megatron imports and takes nine tenths of the time; `triton` comes with some builds of torch."""
 ON_A_CPU = {
     "CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "PASSIVE", "PYTHONWARNINGS": "ignore",
     "TORCHDYNAMO_DISABLE": "1",
@@ -79,14 +69,7 @@ def resolve(tmp_path: Path) -> Resolve:
 
 
 @pytest.fixture(scope="session")
-def forks() -> Iterator[ForkServer]:
-    """Starts when a test first needs it."""
-    with ForkServer([name for name in IMPORTS if find_spec(name.split(".")[0])], ON_A_CPU) as server:
-        yield server
-
-
-@pytest.fixture(scope="session")
-def python(forks: ForkServer, tmp_path_factory: pytest.TempPathFactory) -> Python:
+def python(tmp_path_factory: pytest.TempPathFactory) -> Python:
     """`python(program, *argv)`: how a program ended. It is its text, or the name of its module."""
     folder = tmp_path_factory.mktemp("programs")
 
@@ -95,14 +78,14 @@ def python(forks: ForkServer, tmp_path_factory: pytest.TempPathFactory) -> Pytho
         file.write_text(program)
         named: str | Path = program if program.replace(".", "").isidentifier() else file
         environ = {**plain_environ(), **ON_A_CPU, "PYTHONPATH": str(ROOT)}
-        [ended] = forks.run(named, [environ], cwd=folder, argv=argv)
+        [ended] = run_ranks(named, [environ], cwd=folder, argv=argv)
         return ended
 
     return run
 
 
 @pytest.fixture
-def train(resolve: Resolve, forks: ForkServer, tmp_path: Path, clean_environ: dict[str, str]) -> Train:
+def train(resolve: Resolve, tmp_path: Path, clean_environ: dict[str, str]) -> Train:
     """`train(text, ranks=1)`: what the plan says, done; the metrics and the log of all ranks.
 
     `before`: what the worker does first; `real`: with torchrun; `fails`: a rank must.
@@ -134,7 +117,7 @@ def train(resolve: Resolve, forks: ForkServer, tmp_path: Path, clean_environ: di
             log = _with_torchrun(plan.worker.module, ranks, environ, tmp_path)
         else:
             worker = _worker_that(without, before, tmp_path) if without or before else plan.worker.module
-            ended = forks.run(worker, torchrun(ranks, environ), cwd=tmp_path, timeout=240)
+            ended = run_ranks(worker, torchrun(ranks, environ), cwd=tmp_path, timeout=240)
             log = "".join(rank.out + rank.err for rank in ended)
             assert any(rank.code for rank in ended) == fails, "".join(
                 f"{rank.out[-3000:]}{rank.err[-3000:]}" for rank in ended

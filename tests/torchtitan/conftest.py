@@ -1,14 +1,14 @@
-"""What the tests of the TorchTitan backend share: a resolved experiment from a few lines of YAML, and forks of torch."""
+"""What the tests of the TorchTitan backend share: a resolved experiment from a few lines of YAML."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tests.forkserver import Ended, ForkServer
 from tests.planning import Resolve, resolver
+from tests.processes import Ended, run_ranks
 from tests.torchtitan import quickstart
 
 from primus_torchtitan.backend import TORCHTITAN
@@ -20,29 +20,7 @@ model: {family: llama3, dim: 64, n_layers: 4, n_heads: 4, n_kv_heads: 2}
 data: {text: python-stdlib, vocab_size: 512}
 training: {steps: 4, seq_len: 64, local_batch_size: 2}
 """
-IMPORTED = (
-    *("torch", "torch._dynamo", "torch._functorch.partitioners", "torch.nn.attention.flex_attention"),
-    *("torch.distributed.checkpoint", "torch.distributed.fsdp", "torch.distributed.pipelining"),
-    *("torch.distributed.tensor.experimental._attention", "torch.utils.tensorboard", "torch.utils.flop_counter"),
-    *("datasets.distributed", "networkx.algorithms", "spmd_types.checker", "tokenizers", "torchdata", "tyro"),
-)
-"""What `torchtitan.train` imports, but TorchTitan: the worker patches that before it imports more of it."""
-FIXED = {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": "", "HIP_VISIBLE_DEVICES": "", "TORCHDYNAMO_DISABLE": "1"}
-
-
-@pytest.hookimpl(tryfirst=True)  # before xdist looks at the groups
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """One worker runs all tests with forks, so that torch is imported once."""
-    for item in items:
-        if item.path.parent == Path(__file__).parent and "forks" in getattr(item, "fixturenames", ()):
-            item.add_marker(pytest.mark.xdist_group("torchtitan-forks"))
-
-
-@pytest.fixture(scope="session")
-def forks() -> Iterator[ForkServer]:
-    """Ranks on the CPU that need not import torch."""
-    with ForkServer(IMPORTED, FIXED) as server:
-        yield server
+ON_A_CPU = {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": "", "HIP_VISIBLE_DEVICES": "", "TORCHDYNAMO_DISABLE": "1"}
 
 
 @pytest.fixture(scope="session")
@@ -54,12 +32,14 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> quickstart.Whole:
 
 
 @pytest.fixture
-def program(forks: ForkServer, clean_environ: dict[str, str], tmp_path: Path) -> Program:
-    """`program(code, ..., NAME=value)` runs Python with these words, and torch imported, as one process."""
+def program(clean_environ: dict[str, str], tmp_path: Path) -> Program:
+    """`program(code, ..., NAME=value)` runs Python with these words."""
 
     def run(code: str, *argv: str, **environ: str) -> Ended:
         (tmp_path / "program.py").write_text(code)
-        (ended,) = forks.run(tmp_path / "program.py", [{**clean_environ, **environ}], cwd=tmp_path, argv=argv)
+        (ended,) = run_ranks(
+            tmp_path / "program.py", [{**clean_environ, **ON_A_CPU, **environ}], cwd=tmp_path, argv=argv
+        )
         return ended
 
     return run

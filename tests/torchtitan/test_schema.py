@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.forkserver import ForkServer
+from tests.processes import run_ranks
 
 from primus_core.errors import MachineError
 from primus_machine.packages import version_of
@@ -16,14 +16,12 @@ from primus_torchtitan.schema import load, schema_for, shipped
 
 @pytest.mark.full
 @pytest.mark.torch
-def test_the_shipped_schema_equals_the_installed_framework(
-    forks: ForkServer, clean_environ: dict[str, str], tmp_path: Path
-) -> None:
+def test_the_shipped_schema_equals_the_installed_framework(clean_environ: dict[str, str], tmp_path: Path) -> None:
     version = version_of("torchtitan")
     assert version in shipped(), (
         f"ship a schema: python -m primus_torchtitan.generate_schema > torchtitan-{version}.json"
     )
-    (ended,) = forks.run("primus_torchtitan.generate_schema", [clean_environ], cwd=tmp_path)
+    (ended,) = run_ranks("primus_torchtitan.generate_schema", [clean_environ], cwd=tmp_path)
     assert ended.code == 0, ended.err
     assert json.loads(ended.out[ended.out.index("{") :]) == json.loads(shipped()[version].read_text())
 

@@ -13,9 +13,9 @@ from statistics import median
 from typing import Any
 
 import pytest
-from tests.forkserver import Ended, ForkServer, torchrun
+from tests.processes import Ended, run_ranks, torchrun
 from tests.tensorboard import scalars
-from tests.torchtitan.conftest import Program
+from tests.torchtitan.conftest import ON_A_CPU, Program
 
 from primus_core.journal.metrics import OnNonFinite
 from primus_data.indexed.reader import Indexed
@@ -41,7 +41,7 @@ debug: {seed: 7}
 
 
 def with_torchrun(module: str, ranks: int, environ: Mapping[str, str], cwd: Path) -> list[Ended]:
-    """The real thing, which the forks stand for."""
+    """What Primus itself would do."""
     launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(ranks)]
     environ = {**environ, "OMP_NUM_THREADS": "1"}
     done = subprocess.run(
@@ -51,10 +51,8 @@ def with_torchrun(module: str, ranks: int, environ: Mapping[str, str], cwd: Path
 
 
 @pytest.fixture
-def train(
-    resolve: Resolve, tmp_path: Path, clean_environ: dict[str, str], forks: ForkServer
-) -> Callable[..., tuple[list[Row], str]]:
-    """`train(text, ranks=1, real=False)`: what the plan says, done by forks or, really, with torchrun. `fails`: it must.
+def train(resolve: Resolve, tmp_path: Path, clean_environ: dict[str, str]) -> Callable[..., tuple[list[Row], str]]:
+    """`train(text, ranks=1, real=False)`: what the plan says, done by processes or, really, with torchrun. `fails`: it must.
 
     Returns the metrics and the log of all ranks.
     """
@@ -64,7 +62,7 @@ def train(
         (source / f"{number}.md").write_text("\n".join(f"w{(number * 13 + i * i) % 211} of {i}" for i in range(400)))
 
     def start(module: str, ranks: int, environ: Mapping[str, str], cwd: Path) -> list[Ended]:
-        return forks.run(module, torchrun(ranks, environ), cwd=cwd)
+        return run_ranks(module, torchrun(ranks, {**environ, **ON_A_CPU}), cwd=cwd)
 
     def run(
         text: str = TINY,
@@ -88,7 +86,7 @@ def train(
         del environ["OMP_NUM_THREADS"]
         for step in plan.prepare:
             assert step.argv[:2] == (sys.executable, "-m")
-            (ended,) = forks.run(step.argv[2], [environ], argv=step.argv[3:], cwd=Path(step.cwd))
+            (ended,) = run_ranks(step.argv[2], [environ], argv=step.argv[3:], cwd=Path(step.cwd))
             assert ended.code == 0, ended.err
         done = (with_torchrun if real else start)(plan.worker.module, ranks, environ, tmp_path)
         assert any(rank.code for rank in done) == fails, "".join(rank.out[-3000:] + rank.err[-3000:] for rank in done)
@@ -236,7 +234,7 @@ def test_a_loss_that_is_no_number_ends_the_run_as_the_experiment_says(
     assert [event["step"] for event in events if event["event"] == "loss_not_finite"] == bad
 
 
-def test_forks_have_the_variables_that_torchrun_sets(tmp_path: Path, clean_environ: dict[str, str]) -> None:
+def test_ranks_have_the_variables_that_torchrun_sets(tmp_path: Path, clean_environ: dict[str, str]) -> None:
     (tmp_path / "show.py").write_text("import json, os; print(json.dumps(dict(os.environ)))")
     words = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "1", "show.py"]
     environ = {**clean_environ, "OMP_NUM_THREADS": "1"}  # as torchrun sets it for two

@@ -1,0 +1,31 @@
+"""What stands for a launcher in tests of workers keeps ranks apart, and leaves none behind."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from tests.conftest import plain_environ
+from tests.processes import run_ranks
+
+
+def test_each_rank_has_its_own_environment_output_and_exit_code(tmp_path: Path) -> None:
+    program = tmp_path / "show.py"
+    program.write_text("import os, sys\nprint(os.environ['RANK'], sys.argv[1:])\nsys.exit(int(os.environ['RANK']) * 3)")
+    environs = [{**plain_environ(), "RANK": str(rank)} for rank in range(2)]
+    ended = run_ranks(program, environs, cwd=tmp_path, argv=["a b"])
+    assert [(one.code, one.out) for one in ended] == [(0, "0 ['a b']\n"), (3, "1 ['a b']\n")]
+
+
+def test_ranks_that_hang_are_ended_with_what_they_started(tmp_path: Path) -> None:
+    program = tmp_path / "hang.py"
+    program.write_text(
+        "import os, subprocess, sys, time\nchild = subprocess.Popen(['sleep', '1000'])\n"
+        "open('pids', 'w').write(f'[{os.getpid()}, {child.pid}]')\nprint('here', flush=True)\ntime.sleep(1000)"
+    )
+    with pytest.raises(AssertionError, match=r"hang\.py did not end\n--- 0, exit code -9\nhere"):
+        run_ranks(program, [plain_environ()], cwd=tmp_path, timeout=3)
+    for pid in json.loads((tmp_path / "pids").read_text()):
+        state = Path(f"/proc/{pid}/stat")
+        assert not state.exists() or state.read_text().rpartition(")")[2].split()[0] == "Z"

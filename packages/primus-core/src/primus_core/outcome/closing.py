@@ -55,9 +55,16 @@ def next_lines(plan: Plan, status: str) -> tuple[str, ...]:
     own = own_variables(plan.environment)
     if own is None:
         return ()
+    rows = summary.read(f"{plan.place.directory}/{METRICS}")
+    if rows and rows[-1]["loss"] is None:
+        from primus_core.outcome.divergence import restart_words  # not in a run that ended well
+
+        again = restart_words(plan.place.directory)
+        return (f"{own}{shlex.join(typed)} {again}    # lower the learning rate, too: the loss was not finite",)
     if status == COMPLETED:
         return tuple(f"{own}{shlex.join([*typed, *shlex.split(words)])}{_ANEW}" for words in plan.next_steps)
-    if not (step := _last_checkpoint(plan.place.directory)):
+    end = rows[-1]["steps"] if rows and isinstance(rows[-1]["steps"], int) else math.inf
+    if not (step := max((step for step in saved_steps(plan.place.directory) if step < end), default=0)):
         return ()
     return (f"{own}{shlex.join(typed)}    # continues from step {step}",)
 
@@ -74,13 +81,6 @@ def _typed(plan: Plan) -> Sequence[str]:
     """What the person typed: a layer inside got its own words, and the run's record has theirs."""
     typed = record.read(plan.place.directory).command if plan.place.joined else ()
     return (typed or plan.command) if plan.framework else ()
-
-
-def _last_checkpoint(directory: str) -> int:
-    """The step of the newest checkpoint before the end of the training, as far as recorded; 0: none."""
-    rows = summary.read(f"{directory}/{METRICS}")
-    end = rows[-1]["steps"] if rows and isinstance(rows[-1]["steps"], int) else math.inf
-    return max((step for step in saved_steps(directory) if step < end), default=0)
 
 
 def last_step(rows: Sequence[Row]) -> str:

@@ -55,7 +55,9 @@ def test_a_missing_word_is_named_with_what_it_may_be(
         ("direct -- bnech gemm -M 8", "primus direct -- bench gemm -M 8"),
         pytest.param("direct -- bench gem -M 8", "primus direct -- bench gemm -M 8", marks=pytest.mark.torch),
         pytest.param(
-            "direct -- bench gemm -M 8 --dry-run", "primus --dry-run direct -- bench gemm -M 8", marks=pytest.mark.torch
+            "direct -- bench gemm -M 8 --dry-run",
+            "fix: primus direct --dry-run -- bench gemm -M 8",
+            marks=pytest.mark.torch,
         ),
         ("direct --env-file a.env -- bench gemm", "primus direct --env a.env -- bench gemm"),
         ("direct --silent -- bench gemm", "primus direct -- bench gemm"),
@@ -78,7 +80,28 @@ def test_a_missing_word_is_named_with_what_it_may_be(
         ("direct --env A 1 -- train pretrain", "primus direct --env A=1 -- train pretrain"),
         ("direct --env A = 1 -- train pretrain", "primus direct --env A=1 -- train pretrain"),
         ("direct --env A=1 B=2 -- train pretrain", "primus direct --env A=1 --env B=2 -- train pretrain"),
-        ("slurm srun --env A 1 -- train pretrain", "primus slurm srun --env A=1 -- train pretrain"),
+        ("slurm srun --env A 1 -- train pretrain", "primus slurm srun -- direct --env A=1 -- train pretrain"),
+        ("slurm srun --numa -- train pretrain", "fix: primus slurm srun -- direct --numa -- train pretrain"),
+        pytest.param(
+            "slurm srun -- bench gemm -M 8 -p gpu",
+            "fix: primus slurm srun -p gpu -- bench gemm -M 8",
+            marks=pytest.mark.torch,
+        ),
+        pytest.param(
+            "container --image I -- bench gemm -M 8 --numa",
+            "fix: primus container --image I -- direct --numa -- bench gemm -M 8",
+            marks=pytest.mark.torch,
+        ),
+        pytest.param(
+            "container -- bench gemm -M 8 --image I",
+            "fix: primus container --image I -- bench gemm -M 8",
+            marks=pytest.mark.torch,
+        ),
+        pytest.param(
+            "container --dry-run I bench gemm -M 8",
+            "fix: primus container --dry-run --image I -- bench gemm -M 8",
+            marks=pytest.mark.torch,
+        ),
         ("container --image I --env A 1 -- train pretrain", "primus container --image I --env A=1 -- train pretrain"),
         pytest.param("direct -- preflight --gpus", "primus direct -- preflight --gpu", marks=pytest.mark.torch),
         pytest.param(

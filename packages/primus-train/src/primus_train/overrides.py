@@ -9,10 +9,11 @@ from typing import Any
 
 from primus_core.config.document import ONE_KIND, REFUSED, Document, Path, both_kinds, clash, deep_merge, dotted
 from primus_core.errors import ConfigError, Mistakes, RequestError, nearest
+from primus_core.request import former
 from primus_machine.documents.yaml_text import parse_value
 from primus_machine.interpolation import interpolate
 
-__all__ = ["is_alone", "is_typed", "lacks_value", "no_section", "parse", "refuse_misspelt"]
+__all__ = ["is_alone", "is_typed", "lacks_value", "no_section", "parse", "refuse_misspelt", "typed_words"]
 
 _PLACE = "command line: "
 _ALIKE = 0.85
@@ -59,6 +60,11 @@ def refuse_misspelt(words: Sequence[str], flags: Iterable[str]) -> None:
 def is_typed(where: str) -> bool:
     """Return whether a value stands on the command line."""
     return where.startswith(_PLACE)
+
+
+def typed_words(where: str) -> list[str]:
+    """Return the word of the command line that begins a setting which stands there; none: it stands in a file."""
+    return where.removeprefix(_PLACE).split()[:1] if is_typed(where) else []
 
 
 def is_alone(where: str) -> bool:
@@ -143,7 +149,9 @@ def _next(rest: list[str]) -> tuple[str, str, str | None]:
     name, equals, value = word.lstrip("-").partition("=")
     dashed = word.startswith("--")
     if not name or (word.startswith("-") and not dashed) or (not dashed and not equals):
-        raise RequestError(f"'{word}' is not a setting", fix=_joined(name.rstrip(":"), rest) if not dashed else _FORMS)
+        other = former.instead("direct", word) if word.startswith("-") and not dashed else ""
+        fix = _FORMS if dashed else _joined(name.rstrip(":"), rest)
+        raise RequestError(f"'{word}' is not a setting", fix=other or fix, options=[word])
     if equals:
         return word, name, value
     if not rest or (rest[0].startswith("--") and not rest[0][2:3].isdigit()):

@@ -20,7 +20,6 @@ __all__ = [
     "SBATCH",
     "as_program",
     "container_run",
-    "is_as_to_engine",
     "is_program",
     "launcher_variables",
     "launching",
@@ -192,13 +191,6 @@ def to_engine(words: Sequence[str]) -> Sequence[str]:
     rest = [*dropwhile(lambda word: word in ("--", "docker", "podman"), words)]
     is_ours = any(word.endswith((PROGRAM, *EXPERIMENTS)) for word in rest[1:2])
     return rest[1:] if rest[:1] == ["run"] and not is_ours else ()
-
-
-def is_as_to_engine(words: Sequence[str]) -> bool:
-    """Whether options of `docker run`, an image and a program stand there, without `--` and `--image`."""
-    is_ours = "--" in words or any(word.partition("=")[0] == "--image" for word in words)
-    has_image = any(re.fullmatch(_IMAGE, word) for word in words)
-    return not is_ours and has_image and any(word in LAUNCHERS or is_program(word) for word in words)
 
 
 def container_run(words: Sequence[str]) -> str:

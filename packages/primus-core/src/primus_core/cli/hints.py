@@ -13,7 +13,7 @@ from functools import cache
 from itertools import pairwise, takewhile
 from typing import NamedTuple
 
-from primus_core.cli import former, proposed
+from primus_core.cli import former, misplaced, proposed
 from primus_core.cli.former import MODULE, is_program, typed
 from primus_core.cli.segments import (
     Known,
@@ -23,6 +23,7 @@ from primus_core.cli.segments import (
     begins_training,
     find_task,
     is_experiment,
+    may_be_value,
     with_dashes,
     with_stage,
     with_task,
@@ -31,6 +32,7 @@ from primus_core.cli.segments import (
 from primus_core.installed.homes import home_of, how_to_install, meant
 from primus_core.request.former import answer as former_answer
 from primus_core.request.former import instead as former_word
+from primus_core.request.former import word_set
 from primus_machine.errors import MachineError, PrimusError, RequestError, nearest
 
 __all__ = ["Hint", "Known", "hints", "instead", "retyped"]
@@ -77,14 +79,15 @@ _ENDING = frozenset({"stop"})
 """Commands that end something: a misspelt word is no reason to propose one."""
 _VERBS = ("list", "ls", "show")
 """They name no run: `checkpoint list`."""
-_SWITCHES = ("--dry-run", "--debug")
+_SWITCHES = {"--dry-run", "--debug", *word_set("of_docker")}
 
 
-def retyped(words: Sequence[str], error: PrimusError) -> str:
-    """Return the fix of `error`, and with it the whole command, where that follows from its fields."""
-    if error.kind == "missing":
-        complete = _completed(words, error.options)
-        return f"{_whole(complete)}\n{error.fix}" if complete else error.fix
+def retyped(words: Sequence[str], error: PrimusError, errors: Sequence[PrimusError] = ()) -> str:
+    """Return the fix of `error`, and with it the whole command, where that follows from its fields. `errors`: all."""
+    if misplaced.moved(words, [error]):
+        return _whole(misplaced.moved(words, errors or [error]))
+    if len(errors) > 1:
+        return error.fix
     if moved := _moved(words, error):
         return moved
     wrong = error.option
@@ -95,14 +98,13 @@ def retyped(words: Sequence[str], error: PrimusError) -> str:
     if error.kind == "late" and before[-1:] != [error.where] and error.where in before:
         at = before.index(error.where) + 1
         return _whole([*before[:at], wrong, *before[at:], *after])
-    switch = next((word for word in (error.meant, wrong) if word in _SWITCHES and "--" in words), "")
-    if switch:
-        return f"put {switch} before the `--`\n{_whole([switch, *before, *after])}"
     return _exchanged(before, word, after, error)
 
 
 def _moved(words: Sequence[str], error: PrimusError) -> str:
     """The whole command, where the words are right but for their order or for what joins them; empty: they are not."""
+    if error.kind == "missing" and (complete := _completed(words, error.options)):
+        return f"{_whole(complete)}\n{error.fix}"
     if error.kind == "order" and former.program_at(error.options) < len(error.options):
         variables, [_, *program] = former.without_launcher(["direct", *error.options])
         at, front = former.program_at(program), words[: -len(error.options)]
@@ -112,8 +114,10 @@ def _moved(words: Sequence[str], error: PrimusError) -> str:
     if error.kind == "positional":
         values = [value for word in words for value in ([word.partition("=")[2]] if word in error.options else [word])]
         return f"{error.fix}\n{_whole([*filter(None, values)])}"
-    pairs = with_values(words, error.options)
-    return f"a variable and its value are one word\n{_whole(pairs)}" if pairs else ""
+    if pairs := with_values(words, error.options):
+        whole = misplaced.moved(pairs, [RequestError("", options=["--env"])]) or pairs
+        return f"a variable and its value are one word\n{_whole(whole)}"
+    return ""
 
 
 def _whole(words: Sequence[str]) -> str:
@@ -178,7 +182,6 @@ def _instead(words: list[str], known: Known, refused: PrimusError) -> RequestErr
             _job_script(words, refused)
             or _forgotten_dashes(words, known, refused)
             or _forgotten_task(words, known, refused)
-            or _misplaced_config(words, known, refused)
             or _extra_dashes(words, known)
             or _foreign_task(words, refused)
         )
@@ -192,12 +195,24 @@ def _to_engine(words: Sequence[str], known: Known) -> RequestError | None:
         fix = f"it is the engine's own command, without `primus`: {typed(words)}"
     if fix and not (words[0] != "container" and {*words[1:2]} & {*known.tasks, *known.runtimes}):
         return RequestError(f"`{typed(words[:2])}` starts no task", fix=fix)
-    if words[0] == "container" and former.is_as_to_engine(words[1:]):
-        return RequestError("container: the image is an option", fix=former.container_run(words[1:]), kind=_COMMAND)
+    if words[0] == "container" and "--image" not in words and (whole := _with_image(with_task(words, known), known)):
+        what = "container: the image is an option"
+        return RequestError(what, fix=_whole([*known.front, *whole]), kind=_COMMAND)
     if words[0] != "container" or not (typed_to := former.to_engine(words[1:])):
         return None
     what = f"'run' is the task for Python files, and '{' '.join(typed_to[:1])}' is none"
     return RequestError(what, why=former.ENGINE, fix=former.container_run(typed_to), kind=_COMMAND)
+
+
+def _with_image(words: Sequence[str], known: Known) -> list[str]:
+    """The command with the lone word before the task as the image; empty: none is there that no option may take."""
+    end = find_task(words, known.tasks)
+    at = end - (2 if words[end - 1] == "--" else 1)
+    is_value = words[at - 1] not in _SWITCHES and may_be_value(words, at)
+    if end == len(words) or at < 1 or "--" in words[:at] or is_value or words[at].startswith("-"):
+        return []
+    options = [word for word in words[:at] if word not in word_set("of_docker")]
+    return [*options, "--image", words[at], "--", *with_stage([*words[end:]])]
 
 
 def _former_segments(words: Sequence[str], known: Known, refused: PrimusError) -> str:
@@ -364,21 +379,6 @@ def _foreign_task(words: Sequence[str], refused: PrimusError) -> RequestError | 
         return RequestError(refused.what, fix=fix)
     hint = _hint(word) or (None if refused.meant else _misspelt_hint(word))
     return RequestError(refused.what, why=hint.why, fix=_filled(hint, words[words.index(word) + 1 :])) if hint else None
-
-
-def _misplaced_config(words: Sequence[str], known: Known, refused: PrimusError) -> RequestError | None:
-    """The answer to `--config FILE` among the options of a runtime; None: it does not stand there."""
-    at = next((at for at, word in enumerate(words[:-1]) if word == "--config"), len(words))
-    begin = max((index for index, word in enumerate(words) if word == "--"), default=-1) + 1
-    if at >= begin or words[begin : begin + 1] != ["train"] or not {"--config", words[at + 1]} & {*refused.options}:
-        return None
-    task = [*with_stage([*words[begin:]]), "--config", words[at + 1]]
-    return RequestError(
-        "--config is in the wrong segment",
-        why="the experiment is an option of the task `train`",
-        fix=_whole([*known.front, *words[:at], *words[at + 2 : begin], *task]),
-        kind=_COMMAND,
-    )
 
 
 def _filled(hint: Hint, rest: Sequence[str]) -> str:

@@ -37,8 +37,8 @@ def of_torchrun() -> Mapping[str, str]:
 
 
 def word_set(name: str) -> frozenset[str]:
-    """Return a row of the table `words`."""
-    return frozenset(_words()["words"][name])
+    """Return a row of the table `words`; empty: there is none."""
+    return frozenset(_words()["words"].get(name, ()))
 
 
 def answer(place: str, word: str, known: Collection[str] = (), alike: float = 0.6) -> Answer:

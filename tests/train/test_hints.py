@@ -70,6 +70,16 @@ def test_a_missing_word_is_named_with_what_it_may_be(
         ("config diff --config a.yaml --config=b.yaml", "primus config diff a.yaml b.yaml"),
         ("config migrate --file a.yaml --to maxtext==0.2.5", "primus config migrate a.yaml --to maxtext==0.2.5"),
         ("config list --gpu MI300X", "primus config list MI300X"),
+        pytest.param(
+            "config new torchtitan/qwen3_8B/MI355X -o x.yaml",
+            "primus config new qwen3_8B --backend torchtitan --gpu MI355X -o x.yaml",
+            marks=pytest.mark.torch,
+        ),
+        pytest.param(
+            "data prepare --input a --output-prefix b --tokenizer-model t --tokenizer-type Llama3Tokenizer",
+            "primus data prepare --input a --output-prefix b --tokenizer-model t --tokenizer-type HuggingFaceTokenizer",
+            marks=pytest.mark.torch,
+        ),
         ("models show --model grok1", "primus models show grok1"),
         ("runs latest", "primus runs show latest"),
         ("runs list --limit 5", "primus runs list -n 5"),

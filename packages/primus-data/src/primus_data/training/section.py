@@ -9,7 +9,8 @@ from typing import Any
 
 from primus_core.config.document import Document
 from primus_core.environment import resolve as environment
-from primus_core.errors import ConfigError, MachineError, suggestion
+from primus_core.errors import ConfigError, MachineError
+from primus_core.request import former
 from primus_data.indexed.layout import fault
 from primus_data.indexed.tokens import largest
 from primus_data.tokenizers import KINDS
@@ -137,7 +138,7 @@ def _raw(document: Document, given: dict[str, Any], call: BackendCall) -> Raw:
         )
     if kind not in KINDS:
         known = f"known: {', '.join(KINDS)}"
-        what, fix = f"there is no tokenizer '{kind}'", suggestion(kind, KINDS) or "use one of them"
+        what, fix = f"there is no tokenizer '{kind}'", former.answer("prepare", kind, KINDS).fix or "use one of them"
         raise ConfigError(what, where=document.where(("tokenizer_type",)), why=known, fix=fix)
     cwd, inputs = call.facts.cwd, given["input"]
     return Raw(

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 from primus_core.config.document import Document, Path, dotted
 from primus_core.errors import ConfigError, Mistakes, nearest, suggestion
 from primus_core.request import former
-from primus_train.overrides import is_alone, is_typed, lacks_value, no_section, typed_words
+from primus_train.overrides import is_alone, is_typed, lacks_value, meant_at_top, no_section, typed_words
 
 __all__ = ["Checked", "Option", "check", "examine", "load"]
 
@@ -134,6 +134,10 @@ class _Walk(NamedTuple):
         if instead := former.instead("train", dotted(path)):
             return ConfigError(what, where=where, fix=instead, options=typed_words(where)), set()
         meant = self.meant(prefix, str(path[-1]), beside)
+        if not meant or path[0] == "overrides":
+            fix, key = meant_at_top(where)
+            if fix:
+                return ConfigError(what, where=where, fix=fix, options=typed_words(where), meant=key), set()
         single = f"did you mean '{meant[0]}'?" if len(meant) == 1 else ""
         fix = single or (f"set one of {', '.join(meant)}" if meant else "remove it")
         why, options = "" if single else known, typed_words(where)

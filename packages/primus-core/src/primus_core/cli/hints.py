@@ -31,8 +31,8 @@ from primus_core.cli.segments import (
 )
 from primus_core.installed.homes import home_of, how_to_install, meant
 from primus_core.request.former import answer as former_answer
+from primus_core.request.former import example, word_set
 from primus_core.request.former import instead as former_word
-from primus_core.request.former import word_set
 from primus_machine.errors import MachineError, PrimusError, RequestError, nearest
 
 __all__ = ["Hint", "Known", "hints", "instead", "retyped"]
@@ -72,7 +72,6 @@ def hints() -> tuple[Hint, ...]:
     return tuple(Hint(**{**row, "words": tuple(row["words"])}) for row in rows)
 
 
-_EXAMPLES = {"--backend": "torchtitan", "--gpu": "MI300X", "-o": "node.tar.gz", "-M": "8192"}  # of required options
 _ONLY = {"-o": "capture", "-M": "gemm"}
 """Those that are all that a command needs, and its name: a word behind that is their value."""
 _ENDING = frozenset({"stop"})
@@ -103,7 +102,7 @@ def retyped(words: Sequence[str], error: PrimusError, errors: Sequence[PrimusErr
 
 def _moved(words: Sequence[str], error: PrimusError) -> str:
     """The whole command, where the words are right but for their order or for what joins them; empty: they are not."""
-    if error.kind == "missing" and (complete := _completed(words, error.options)):
+    if error.kind == "missing" and (complete := _completed(words, error)):
         return f"{_whole(complete)}\n{error.fix}"
     if error.kind == "order" and former.program_at(error.options) < len(error.options):
         variables, [_, *program] = former.without_launcher(["direct", *error.options])
@@ -126,10 +125,11 @@ def _whole(words: Sequence[str]) -> str:
     return f"{variables}primus {typed(rest)}"
 
 
-def _completed(words: Sequence[str], missing: Sequence[str]) -> list[str]:
+def _completed(words: Sequence[str], error: PrimusError) -> list[str]:
     """`words` with the options that were required and are missing; empty: nobody knows an example of them."""
-    lacks = [names.partition("/")[0] for names in missing]
-    if not all(flag in _EXAMPLES for flag in lacks):
+    lacks = [names.partition("/")[0] for names in error.options]
+    examples = {flag: example(error.where, flag) for flag in lacks}
+    if not all(examples.values()):
         return []
     command = _ONLY.get(lacks[0], "")
     behind = words.index(command) + 1 if command in words else len(words)
@@ -138,7 +138,7 @@ def _completed(words: Sequence[str], missing: Sequence[str]) -> list[str]:
         flags = ("-M", "-N", "-K") if numbers else lacks[:1]  # `gemm 4096 4096 4096`
         named = (word for pair in zip(flags, values, strict=False) for word in pair)
         return [*words[:behind], *named, *words[behind + len(values) :]]
-    return [*words, *(word for flag in lacks for word in (flag, _EXAMPLES[flag]))]
+    return [*words, *(word for flag in lacks for word in (flag, examples[flag]))]
 
 
 def _exchanged(before: Sequence[str], word: str, after: Sequence[str], error: PrimusError) -> str:

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from primus_core import get_logger
 from primus_core.errors import MachineError, RequestError
+from primus_machine.errors import as_line
 from primus_machine.files import trust
 from primus_machine.files.atomic import link_atomically
 from primus_machine.host import HostRoot
@@ -143,11 +144,11 @@ def main(description: str, write: Write, kind: str, argv: list[str] | None = Non
             why=f"{error.filename or args.cache}: {error.strerror or error}",
             fix="make the files of data.text readable, free space, or set another cache (data.cache, PRIMUS_CACHE)",
         )
-        parser.exit(failure.exit_code, f"error: {failure}\n")
+        parser.exit(failure.exit_code, as_line(failure))
     except KeyboardInterrupt:  # whoever started this says so
         parser.exit(INTERRUPTED)
     except RequestError as error:  # prepared by somebody else, in a cache that others can write to
-        parser.exit(error.exit_code, f"error: {error}\n")
+        parser.exit(error.exit_code, as_line(error))
 
 
 def _prepare(args: argparse.Namespace, write: Write, kind: str) -> None:

@@ -66,7 +66,7 @@ class Container:
     epilog = """examples:
   primus container --image rocm/primus:v25.10 --mount /data -- train pretrain --config exp.yaml
   primus container --image IMG --env NCCL_DEBUG=INFO -e HF_TOKEN --mount /data:/data:ro -- bench gemm -M 8192
-  primus container --image IMG --without device=/dev/infiniband --cpus 16 -- direct --numa -- bench gemm
+  primus container --image IMG --without device=/dev/infiniband --cpus 16 -- direct --numa -- bench gemm -M 8192
   primus container --dry-run --image IMG -- train pretrain --config exp.yaml
 
 Primus passes all other options to the engine unchanged (`--cpus 16`, `--pids-limit=-1`)."""

@@ -34,7 +34,7 @@ class Run:
     scope: Scope = "rank"
     epilog = """examples:
   primus direct -- run train.py --lr 3e-4
-  primus direct -- run -m torchtitan.train --module llama3
+  primus direct -- run -m my_package.train --lr 3e-4
   primus direct --single -- run prepare.py
   primus slurm srun -N 2 -- run train.py --config my.json
 

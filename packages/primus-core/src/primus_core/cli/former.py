@@ -48,7 +48,7 @@ _ANY = ("auto", "gpu", "cpu")
 PROGRAM = ".py"
 MODULE = ("-m", "--module")
 EXPERIMENTS = (".yaml", ".yml", ".toml")
-LAUNCHERS = word_set("launchers")
+LAUNCHERS, _LAUNCHING = word_set("launchers"), word_set("launching")
 _RUNTIMES = homes.names("runtimes") | {"direct"}
 
 
@@ -178,14 +178,19 @@ def is_program(word: str) -> bool:
 
 
 def program_at(words: Sequence[str]) -> int:
-    """Where a Python file or `-m MODULE` begins; behind all words: nowhere."""
-    return next((at for at, word in enumerate(words) if is_program(word) or word in MODULE), len(words))
+    """Where a Python file or `-m MODULE` begins, of a module that starts no other; behind all words: nowhere."""
+    modules = [at for at, word in enumerate(words[:-1]) if word in MODULE and words[at + 1] not in _LAUNCHING]
+    return min([*modules, *(at for at, word in enumerate(words) if is_program(word))], default=len(words))
 
 
 def launching(words: Sequence[str]) -> Sequence[str]:
-    """The words before a program: a launcher of others, and its options."""
+    """The words before a program: a launcher of others, and its options. Those of Python itself are none."""
     at, files = program_at(words), word_set("hostfiles")
-    return ["--hostfile" if word in files else word for word in words[:at]] if at < len(words) else ()
+    if at == len(words):
+        return ()
+    begin = next((number for number, word in enumerate(words[:at]) if word in _LAUNCHING), 0)
+    end = at if begin or not words[0].startswith("python") else 1
+    return ["--hostfile" if word in files else word for word in words[begin:end]]
 
 
 def to_engine(words: Sequence[str]) -> Sequence[str]:

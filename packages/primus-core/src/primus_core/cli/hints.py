@@ -171,6 +171,7 @@ _COMMAND = "command"
 def _instead(words: list[str], known: Known, refused: PrimusError) -> RequestError | None:
     if not words or words[0].startswith("-"):
         return None
+    words = words[1:] if words[0] == "run" and {*words[1:2]} & former.LAUNCHERS else words
     if words[0] in known.tasks and not (home_of("commands", words[0]) or _means_runtime(words, known)):
         return RequestError(refused.what, fix=_command(["direct"], words, known), kind=_COMMAND)
     if "container" in (words[0], *meant(words[0])) and (error := _to_engine(words, known)):
@@ -335,8 +336,9 @@ def _forgotten_task(words: Sequence[str], known: Known, refused: PrimusError) ->
             f"`run` runs a Python file; {_TRAINS}",
             as_training(task[1:]),
         )
-    elif task and begins_program(task, 0, known):
-        what, why, task = f"'{task[0]}' is not a task", "`run` starts a Python file on every rank", as_run_task(task)
+    elif task and begins_program(task, at := int(task[0] == "run" and bool({*task[1:2]} & former.LAUNCHERS)), known):
+        kind = "Python file" if at else "task"
+        what, why, task = f"'{task[at]}' is not a {kind}", "`run` starts a Python file on every rank", as_run_task(task)
     elif with_stage(task) != task and ("STAGE" in refused.options or any(map(is_experiment, task[1:2]))):
         what, why, task = "the task `train` needs a stage", _TRAINS, with_stage(task)
     else:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import os
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 from primus_core import get_logger
@@ -20,7 +21,7 @@ from primus_machine.host import HostRoot
 from primus_machine.text import printable
 from primus_machine.units import counted
 
-__all__ = ["INTERRUPTED", "STDLIB", "Text", "Write", "cache_key", "documents", "main", "pieces"]
+__all__ = ["INTERRUPTED", "STDLIB", "Text", "Write", "cache_key", "documents", "has_text", "main", "pieces"]
 
 INTERRUPTED = 130
 """The exit code after Ctrl-C."""
@@ -85,6 +86,16 @@ def documents(source: str) -> tuple[list[Text], LeftOut]:
         what = f"no text in {root}: looked for {', '.join(sorted(SUFFIXES))} up to {LARGEST_FILE} bytes"
         raise SystemExit(f"{what}{'; left out: ' if left_out.names else ''}{left_out}")
     return texts, left_out
+
+
+def has_text(source: str) -> bool:
+    """Return whether a folder has a file that can be trained on. It stops at the first one."""
+    for path in _walk(Path(source)):
+        about = path.stat() if path.is_file() else None
+        with suppress(OSError, UnicodeDecodeError):
+            if not _unfit(path, about) and path.read_bytes().decode("utf-8-sig").strip():
+                return True
+    return False
 
 
 def _walk(root: Path) -> Iterator[Path]:

@@ -13,7 +13,7 @@ from functools import cache
 from itertools import pairwise, takewhile
 from typing import NamedTuple
 
-from primus_core.cli import former, misplaced, proposed
+from primus_core.cli import former, proposed
 from primus_core.cli.former import MODULE, is_program, typed
 from primus_core.cli.segments import (
     Known,
@@ -83,8 +83,8 @@ _SWITCHES = {"--dry-run", "--debug", *word_set("of_docker")}
 
 def retyped(words: Sequence[str], error: PrimusError, errors: Sequence[PrimusError] = ()) -> str:
     """Return the fix of `error`, and with it the whole command, where that follows from its fields. `errors`: all."""
-    if misplaced.moved(words, [error]):
-        return _whole(misplaced.moved(words, errors or [error]))
+    if proposed.moved(words, [error]):
+        return _whole(proposed.moved(words, errors or [error]))
     if len(errors) > 1:
         return error.fix
     if moved := _moved(words, error):
@@ -114,7 +114,7 @@ def _moved(words: Sequence[str], error: PrimusError) -> str:
         values = [value for word in words for value in ([word.partition("=")[2]] if word in error.options else [word])]
         return f"{error.fix}\n{_whole([*filter(None, values)])}"
     if pairs := with_values(words, error.options):
-        whole = misplaced.moved(pairs, [RequestError("", options=["--env"])]) or pairs
+        whole = proposed.moved(pairs, [RequestError("", options=["--env"])]) or pairs
         return f"a variable and its value are one word\n{_whole(whole)}"
     return ""
 
@@ -151,7 +151,9 @@ def _exchanged(before: Sequence[str], word: str, after: Sequence[str], error: Pr
         return error.fix
     *first, last = shlex.split(error.meant) or [""]
     meant = [*first, f"{last}{equals}{value}"] if error.meant else []
-    return f"{error.fix}\n{_whole([*before, *meant, *after])}"
+    whole = [*before, *meant, *after]
+    further = proposed.refusal(whole)
+    return f"{error.fix}\n{_whole((further and proposed.moved(whole, [further])) or whole)}"
 
 
 def instead(words: Sequence[str], known: Known, refused: PrimusError) -> RequestError | None:

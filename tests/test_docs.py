@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 import tomllib
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,10 @@ from tests.bench import stand_in
 from tests.conftest import ROOT, Run
 from tests.data import planted
 
+from primus_core.cli.commands import load, names
+from primus_core.cli.main import main
+from primus_core.cli.proposed import refusal
+from primus_core.planning.options import runtime_parser, task_parser
 from primus_core.plugins.catalogue import Catalogue
 from primus_core.request.arguments import Parser, flags_of
 from primus_machine.host import HostRoot
@@ -145,6 +150,35 @@ def test_every_option_of_a_runtime_is_on_its_page(name: str) -> None:
     page = (ROOT / f"docs/{name}.md").read_text(encoding="utf-8")
     known = {*re.findall(r"--[a-z-]+", page), "--help"}
     assert sorted(flag for flag in flags_of(parser) if flag.startswith("--") and flag not in known) == []
+
+
+def examples(parser: Parser) -> Iterator[str]:
+    """The `primus` commands below a help text, and those of its subcommands."""
+    yield from re.findall(r"^ +(?:[A-Z_]+=\S+ )*primus (.*[^\\])$", parser.epilog or "", re.M)
+    for below in parser.subcommands().values():
+        yield from examples(below)
+
+
+def test_every_example_of_a_help_text_is_understood(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """By the parsers; and a launch by its plan, in which only files of the reader may be missing."""
+    catalogue = Catalogue.here(HostRoot())
+    parsers = [
+        *(load(name).parser() for name in names()),
+        *(runtime_parser(catalogue.runtime(name)) for name in catalogue.names("runtimes")),
+        *(task_parser(*catalogue.task((name,))[:2]) for name in catalogue.names("tasks")),
+    ]
+    monkeypatch.chdir(tmp_path)
+    found = dict.fromkeys(example for parser in parsers for example in examples(parser))
+    assert len(found) > 100
+    for example in found:
+        words = shlex.split(example.partition(" # ")[0].partition(" | ")[0].partition(" > ")[0])
+        refused = refusal(words)
+        assert refused is None or "invalid choice: 'megatron'" in refused.what, (example, refused)
+        if "--" in words and "--help" not in words and main(["--dry-run", *words]):
+            error = capsys.readouterr().err
+            assert re.search(r"there is no|not found|is not set|is not a (capture|folder)", error), (example, error)
 
 
 def test_every_room_of_the_kernel_stands_on_the_page_of_its_architecture_in_the_order_of_the_layers() -> None:

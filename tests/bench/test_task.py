@@ -210,6 +210,12 @@ def test_where_no_gpu_is_seen_the_plan_says_so_and_only_a_start_is_refused(words
     assert not [one for one in planned(*words, gpus=(A_GPU,)).requires if one.kind == "gpu"]
 
 
+def test_what_has_nothing_on_a_cpu_is_not_advised_to_measure_there() -> None:
+    for words in (("gemm", "-M", "16", "--dtype", "fp8"), ("gemm", "-M", "16", "--engine", "triton")):
+        [fix] = [one.fix for one in planned(*words).requires if one.kind == "gpu"]
+        assert fix.startswith("on a CPU, use --engine torch with --dtype bf16")
+
+
 def test_a_run_that_needs_a_gpu_is_refused_before_it_starts(primus: Run, tmp_path: Path) -> None:
     if any(Path(path).exists() for path in ("/dev/kfd", "/dev/nvidiactl", "/dev/dxg")):
         pytest.skip("this machine may have a GPU")

@@ -120,6 +120,7 @@ def test_what_a_shell_would_run_or_not_find_is_refused_with_its_line(tmp_path: P
         ("A+=x", "for example A=${A}x"),
         ("A =1", "write NAME=VALUE, without blanks around '='; Primus runs no commands of this file"),
         ("A=1 2", "quote a value with blanks: NAME='a b'; Primus runs no commands of this file"),
+        ("export A=1 2x", "quote a value with blanks: NAME='a b'; Primus runs no commands of this file"),
     ],
 )
 def test_the_advice_for_a_line_keeps_what_it_was_meant_to_say(tmp_path: Path, line: str, fix: str) -> None:

@@ -88,7 +88,7 @@ ANSWERS = {
     "docker run IMG": "primus container --image IMG -- train pretrain",
     "podman run -it --rm IMG bash": "primus container --image IMAGE -- train pretrain",
     "container run IMG": "primus container --image IMG -- train pretrain",
-    "container --gpus all IMG -- run t.py": "name the image: --image IMAGE",
+    "container --gpus all IMG -- run t.py": "primus container --gpus all --image IMG -- run t.py",
     "container --image A B -- run t.py": "container: 'B' is neither an option nor the value of one",
     "salloc -N 2": "salloc is Slurm's own",
     "squeue": "it is Slurm's own command",

@@ -70,7 +70,22 @@ ANSWERS = {
     "prepare --input c.jsonl": "primus data prepare --input c.jsonl",
     "train": "primus direct -- train pretrain --config FILE",
     "version": "primus --version",
-    "mpirun -np 16 -H a:8,b:8 python train.py": "primus direct -- run train.py",
+    "mpirun -np 16 -H a:8,b:8 python train.py":
+        "GPUS_PER_NODE=8 NNODES=2 MASTER_ADDR=a NODE_RANK=N primus direct -- run train.py",
+    "mpirun -n 2 -f hosts train.py": "GPUS_PER_NODE=2/N NNODES=N NODE_RANK=N MASTER_ADDR=HOST primus direct -- run train.py",
+    "mpiexec -n 2 python train.py": "GPUS_PER_NODE=2 primus direct -- run train.py",
+    "deepspeed --hostfile h --num_gpus=2 train.py":
+        "NNODES=N GPUS_PER_NODE=2 NODE_RANK=N MASTER_ADDR=HOST primus direct -- run train.py",
+    "accelerate launch --num_processes 16 --num_machines 2 --machine_rank 1 --main_process_ip h train.py":
+        "GPUS_PER_NODE=8 NNODES=2 NODE_RANK=1 MASTER_ADDR=h primus direct -- run train.py",
+    "run torchrun --nproc-per-node 2 train.py": "GPUS_PER_NODE=2 primus direct -- run train.py",
+    "direct -- run python3 -u train.py --lr 1": "primus direct -- run train.py --lr 1",
+    "direct -- run python -m pkg.train": "primus direct -- run -m pkg.train",
+    "direct python3 -u train.py": "primus direct -- run train.py",
+    "python -m torch.distributed.run --nproc_per_node 2 train.py": "GPUS_PER_NODE=2 primus direct -- run train.py",
+    "run --max_restarts 3 --log_file a_b train.py": "primus direct --max-restarts 3 --log-file a_b -- run train.py",
+    "direct -- run --max_restarts 3 train.py --max_restarts 4":
+        "primus direct --max-restarts 3 -- run train.py --max_restarts 4",
     "torchrun --nnodes 2 --node-rank 1 --master-addr h --max-restarts 3 train.py":
         "NNODES=2 NODE_RANK=1 MASTER_ADDR=h primus direct -- run train.py",
     "torchrun --no-python ./x.sh": "primus direct -- run FILE",

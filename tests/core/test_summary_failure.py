@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from primus_core.journal import summary
+from primus_core.journal import events, summary
 from primus_core.journal.events import checkpoint_saved
 from primus_core.journal.metrics import Metrics, Validation, append, is_step, log_line
-from primus_core.outcome import attempts, closing, failed_lines, failure
+from primus_core.outcome import attempts, closing, divergence, failed_lines, failure
 from primus_core.output.console import say
 from primus_core.runtimes.direct.torchrun import TORCHRUN
 
@@ -317,3 +317,38 @@ def test_each_attempt_has_its_records_apart(tmp_path: Path) -> None:
 def test_every_code_of_a_signal_is_one() -> None:
     ends = [failure.of_process(128 + number, "here", 0, 0) for number in (1, 15)]
     assert [end and end.what for end in ends] == ["ended by SIGHUP", "ended by SIGTERM"]
+
+
+@pytest.mark.parametrize(
+    ("rows", "last"),
+    [
+        ([], None),
+        ([(1, 2.0, 0.5), (2, 2.1, 0.5)], None),
+        ([(1, 2.0, 0.5), (2, None, None), (3, 2.0, 0.5)], None),  # it was finite again
+        ([(1, 2.0, 0.5), (2, 2.1, 0.5), (3, None, None)], 2),
+        ([(1, 2.0, 0.5), (2, 2.1, None), (3, None, None)], 1),  # the weights of step 2 are not finite either
+        ([(1, 2.0, None), (2, None, None)], 1),  # a framework that does not say the norm
+        ([(1, None, None)], 0),
+    ],
+)
+def test_the_last_finite_step_of_a_training_that_ended_with_a_loss_that_is_not(
+    rows: list[tuple[int, float | None, float | None]], last: int | None
+) -> None:
+    found = [{"step": step, "loss": loss, "grad_norm": norm} for step, loss, norm in rows]
+    assert divergence.last_finite(found) == last
+
+
+def test_a_training_that_diverged_starts_again_from_the_last_good_checkpoint_that_is_left(tmp_path: Path) -> None:
+    run, rows = tmp_path / "exp_1", [1.0, 1.0, 1.0, 1.0, None, None]
+    (run / "logs").mkdir(parents=True)
+    text = "".join(json.dumps({"step": at, "steps": 9, "loss": loss}) + "\n" for at, loss in enumerate(rows, 1))
+    (run / "metrics.jsonl").write_text(text)
+    assert divergence.restart_words(str(run)) == "--new"
+    for step in (1, 2, 3, 4, 5):
+        events.Events(f"{run}/{events.FILE}").emit(events.CHECKPOINT_SAVED, step=step, path=str(run / f"step-{step}"))
+        (run / f"step-{step}").mkdir()
+    assert divergence.restart_words(str(run)) == "--continue exp_1@3"
+    (run / "step-3").rmdir()
+    assert divergence.restart_words(str(run)) == "--continue exp_1@2"
+    (run / "metrics.jsonl").write_text(text + '{"step": 7, "steps": 9, "loss": 1.0}\n')
+    assert divergence.restart_words(str(run)) == ""

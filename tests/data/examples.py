@@ -14,7 +14,7 @@ _END = 3
 
 
 def make(folder: Path) -> None:
-    """Three prefixes, and their tokenizer."""
+    """Four prefixes, and their tokenizer."""
     tokenizer = Tokenizer(models.WordLevel({"a": 0, "b": 1, "c": 2}, unk_token="a"))
     tokenizer.add_special_tokens([AddedToken("<|endoftext|>", special=True)])
     tokenizer.save(str(folder / "tokenizer.json"))
@@ -23,6 +23,6 @@ def make(folder: Path) -> None:
         (folder / name).parent.mkdir(exist_ok=True)
         (folder / name).write_text("\n".join(rows), encoding="utf-8")
     documents = [[[number >> bit & 1 for bit in range(8)] + [_END]] for number in range(40)]
-    parts = {"corpus": documents, "web": documents[:30], "books": documents[30:]}
+    parts = {"corpus": documents, "tokens": documents, "web": documents[:30], "books": documents[30:]}
     for name, part in parts.items():
         write(folder / f"{name}_text_document", part)

@@ -84,7 +84,9 @@ def test_what_cannot_be_prepared_is_an_error_with_its_exit_code(
 ) -> None:
     (corpus / "0.jsonl").write_text('{"text": "a"}\n{"txet": "b"}\n')
     assert prepare_input.main(words(corpus, tokenizer_file, "out")) == 1
-    assert f"{corpus}/0.jsonl:2" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert f"primus: error: {corpus}/0.jsonl:2" in said
+    assert "data.json_key=txet\n" in said
     assert prepare_input.main(words(corpus.parent / "nowhere", tokenizer_file, "out")) == 2
     assert "no file matches" in capsys.readouterr().err
     assert not (corpus.parent / "out").exists()

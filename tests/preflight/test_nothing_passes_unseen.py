@@ -65,7 +65,7 @@ def test_one_node_with_gpus_is_enough_to_make_those_without_unfit_and_alone_they
     alone = judge(bare)
     assert (alone.unknown, alone.exit_code) == (("n0", "n1", "n2"), 3)
     [why] = [one for one in alone.nodes["n0"] if one.status == "unknown"]
-    assert (why.check, why.expected) == ("gpu.count", "GPUs, or --cpu")
+    assert (why.check, why.expected) == ("gpu.count", "GPUs, or PRIMUS_GPU_MODEL=none")
     assert "PRIMUS_GPU_MODEL=none" in why.fix
     assert judge([*bare, report("n9", nodes.healthy())]).failing == ("n0", "n1", "n2")
 

@@ -70,6 +70,13 @@ def test_a_misspelt_file_is_answered_with_the_nearest_and_an_experiment_with_wha
     assert not (tmp_path / "output").exists()
 
 
+@pytest.mark.parametrize("runtime", [["direct"], ["slurm", "srun", "-N", "2"]])
+def test_a_script_of_a_shell_is_refused_wherever_it_would_run(primus: Run, tmp_path: Path, runtime: list[str]) -> None:
+    (tmp_path / "job.sh").write_text("python train.py\n")
+    refused = primus(*runtime, "--", "run", "job.sh")
+    assert (refused.returncode, "'job.sh' is not a Python file" in refused.stderr) == (2, True), refused.stderr
+
+
 def test_a_module_runs_as_with_python_m_from_the_folder_of_its_package(
     primus: Run, program: str, tmp_path: Path
 ) -> None:

@@ -196,7 +196,7 @@ def test_a_name_cannot_write_to_the_terminal(primus: Primus, output: Path) -> No
 
 
 def test_an_empty_workspace_is_no_error(primus: Primus, output: Path) -> None:
-    assert primus("runs", "list").stdout == "no runs in ./output\n"
+    assert primus("runs", "list").stdout == "no runs in ./output; another folder: --workspace DIR\n"
     make(output)
     assert primus("runs", "list", "--status", "failed").stdout == "no such runs in ./output\n"
     assert listed(primus, "--status", "failed") == []

@@ -55,7 +55,9 @@ def test_a_missing_word_is_named_with_what_it_may_be(
         ("direct -- bnech gemm -M 8", "primus direct -- bench gemm -M 8"),
         pytest.param("direct -- bench gem -M 8", "primus direct -- bench gemm -M 8", marks=pytest.mark.torch),
         pytest.param(
-            "direct -- bench gemm -M 8 --dry-run", "primus --dry-run direct -- bench gemm -M 8", marks=pytest.mark.torch
+            "direct -- bench gemm -M 8 --dry-run",
+            "fix: primus direct --dry-run -- bench gemm -M 8",
+            marks=pytest.mark.torch,
         ),
         ("direct --env-file a.env -- bench gemm", "primus direct --env a.env -- bench gemm"),
         ("direct --silent -- bench gemm", "primus direct -- bench gemm"),
@@ -68,6 +70,16 @@ def test_a_missing_word_is_named_with_what_it_may_be(
         ("config diff --config a.yaml --config=b.yaml", "primus config diff a.yaml b.yaml"),
         ("config migrate --file a.yaml --to maxtext==0.2.5", "primus config migrate a.yaml --to maxtext==0.2.5"),
         ("config list --gpu MI300X", "primus config list MI300X"),
+        pytest.param(
+            "config new torchtitan/qwen3_8B/MI355X -o x.yaml",
+            "primus config new qwen3_8B --backend torchtitan --gpu MI355X -o x.yaml",
+            marks=pytest.mark.torch,
+        ),
+        pytest.param(
+            "data prepare --input a --output-prefix b --tokenizer-model t --tokenizer-type Llama3Tokenizer",
+            "primus data prepare --input a --output-prefix b --tokenizer-model t --tokenizer-type HuggingFaceTokenizer",
+            marks=pytest.mark.torch,
+        ),
         ("models show --model grok1", "primus models show grok1"),
         ("runs latest", "primus runs show latest"),
         ("runs list --limit 5", "primus runs list -n 5"),
@@ -78,7 +90,28 @@ def test_a_missing_word_is_named_with_what_it_may_be(
         ("direct --env A 1 -- train pretrain", "primus direct --env A=1 -- train pretrain"),
         ("direct --env A = 1 -- train pretrain", "primus direct --env A=1 -- train pretrain"),
         ("direct --env A=1 B=2 -- train pretrain", "primus direct --env A=1 --env B=2 -- train pretrain"),
-        ("slurm srun --env A 1 -- train pretrain", "primus slurm srun --env A=1 -- train pretrain"),
+        ("slurm srun --env A 1 -- train pretrain", "primus slurm srun -- direct --env A=1 -- train pretrain"),
+        ("slurm srun --numa -- train pretrain", "fix: primus slurm srun -- direct --numa -- train pretrain"),
+        pytest.param(
+            "slurm srun -- bench gemm -M 8 -p gpu",
+            "fix: primus slurm srun -p gpu -- bench gemm -M 8",
+            marks=pytest.mark.torch,
+        ),
+        pytest.param(
+            "container --image I -- bench gemm -M 8 --numa",
+            "fix: primus container --image I -- direct --numa -- bench gemm -M 8",
+            marks=pytest.mark.torch,
+        ),
+        pytest.param(
+            "container -- bench gemm -M 8 --image I",
+            "fix: primus container --image I -- bench gemm -M 8",
+            marks=pytest.mark.torch,
+        ),
+        pytest.param(
+            "container --dry-run I bench gemm -M 8",
+            "fix: primus container --dry-run --image I -- bench gemm -M 8",
+            marks=pytest.mark.torch,
+        ),
         ("container --image I --env A 1 -- train pretrain", "primus container --image I --env A=1 -- train pretrain"),
         pytest.param("direct -- preflight --gpus", "primus direct -- preflight --gpu", marks=pytest.mark.torch),
         pytest.param(

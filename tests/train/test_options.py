@@ -254,3 +254,20 @@ def test_a_check_by_a_value_that_was_refused_says_nothing() -> None:
     found.check(lambda s: said.append(s["training.steps"]), lambda s: said.append(s["training.seq_len"]))
     found.check(lambda s: said.append(s["optimizer.lr"]))
     assert (said, len(found.mistakes.found)) == ([1e-3], 2)
+
+
+def test_no_checkpoint_is_continued_after_which_the_loss_was_not_finite(tmp_path: Path) -> None:
+    """Its weights would give the same loss again, and a run near its end would complete with it."""
+    rows = "".join(
+        f'{{"step": {at}, "steps": 9, "loss": {loss}}}\n' for at, loss in enumerate(["1.0"] * 3 + ["null"], 1)
+    )
+    (tmp_path / "metrics.jsonl").write_text(rows)
+    settings = Settings(Document({}), OPTIONS, (), {}, "acme")
+    step, notes = settings.start_from(str(tmp_path), [2, 3, 4], "training.steps")
+    assert (step, len(notes)) == (2, 2)
+    assert "step 3, 4): the loss was not finite after them" in notes[1]
+    assert settings.weights_from(str(tmp_path), [2, 3, 4])[0] == 2
+    assert settings.start_from(str(tmp_path), [2, 3, 4], "training.steps", at=4)[0] == 4
+    with pytest.raises(ConfigError, match="is from before its loss was not finite") as caught:
+        settings.start_from(str(tmp_path), [3, 4], "training.steps")
+    assert "--new\n" in caught.value.fix

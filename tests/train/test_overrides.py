@@ -122,3 +122,27 @@ def test_a_setting_that_only_sounds_like_a_secret_is_taken(word: str) -> None:
 
 def test_a_secret_may_be_named_by_its_variable() -> None:
     assert overrides.parse(["hub.token=${HF_TOKEN}"], {"HF_TOKEN": "hidden"}).data == {"hub": {"token": "${HF_TOKEN}"}}
+
+
+@pytest.mark.parametrize(
+    ("words", "meant"),
+    [(["--set", "a.b=1"], ""), (["-o", "a.b=1"], ""), (["+a.b=1"], "a.b"), (["++a.b=1"], "a.b")],
+)
+def test_what_other_tools_write_before_a_setting_is_dropped(words: list[str], meant: str) -> None:
+    error = refused(*words)
+    assert (error.options, error.meant) == ((words[0],), meant)
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [
+        ("overrides.a.b=1", "a.b"),
+        ("--overrides.a.b 1", "--a.b"),
+        ("exp_nme=x", "exp_name"),
+        ("--worspace x", "--workspace"),
+        ("a.b=1", ""),
+    ],
+)
+def test_keys_at_the_top_of_an_experiment_are_meant_by_what_is_nearly_one(typed: str, meant: str) -> None:
+    assert overrides.meant_at_top(f"command line: {typed}")[1] == meant
+    assert overrides.meant_at_top("exp.yaml:3") == ("", "")

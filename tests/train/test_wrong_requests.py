@@ -42,7 +42,11 @@ COMMANDS = {
         "did you mean '--single'?",
     ),
     "an abbreviated option": ("direct --sing -- train", "'--sing'", "did you mean '--single'?"),
-    "a runtime option after the task": (f"{TRAIN} --numa", "segment 2 (train): '--numa'", "put --numa before the `--`"),
+    "a runtime option after the task": (
+        f"{TRAIN} --numa",
+        "segment 2 (train): '--numa'",
+        "primus direct --numa -- train pretrain --config exp.yaml",
+    ),
     "an unknown option of primus": ("--frob direct -- train", "'--frob' is not an option of primus", "primus --help"),
     "a missing argument": ("direct -- train pretrain", "--config is missing", "--replay RUN"),
     "a misspelt --config": (TRAIN.replace("--config", "--confg"), "--config is missing", "did you mean '--config'?"),

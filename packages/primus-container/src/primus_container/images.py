@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import tomllib
 from collections.abc import Sequence
 from itertools import pairwise
@@ -71,7 +72,9 @@ def refuse_lone_word(image: str, flags: Sequence[str]) -> None:
             raise RequestError(
                 f"container: '{word}' is neither an option nor the value of one",
                 why="the image is an option, and the task follows `--`",
-                fix="remove it" if image else "name the image: --image IMAGE",
+                fix="remove it" if image else f"name the image: --image {shlex.quote(word)}",
+                options=[word],
+                meant="" if image else f"--image {shlex.quote(word)}",
             )
 
 

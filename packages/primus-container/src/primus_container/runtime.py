@@ -1,6 +1,6 @@
 """Run in a container, with podman, docker or apptainer.
 
-primus container --image rocm/primus:v25.10 --mount /data:/data -- train pretrain --config exp.yaml
+primus container --image docker.io/rocm/primus:v26.5 --mount /data:/data -- train pretrain --config exp.yaml
 """
 
 from __future__ import annotations
@@ -64,9 +64,9 @@ class Container:
     name = "container"
     holds = frozenset({"direct"})
     epilog = """examples:
-  primus container --image rocm/primus:v25.10 --mount /data -- train pretrain --config exp.yaml
+  primus container --image docker.io/rocm/primus:v26.5 --mount /data -- train pretrain --config exp.yaml
   primus container --image IMG --env NCCL_DEBUG=INFO -e HF_TOKEN --mount /data:/data:ro -- bench gemm -M 8192
-  primus container --image IMG --without device=/dev/infiniband --cpus 16 -- direct --numa -- bench gemm
+  primus container --image IMG --without device=/dev/infiniband --cpus 16 -- direct --numa -- bench gemm -M 8192
   primus container --dry-run --image IMG -- train pretrain --config exp.yaml
 
 Primus passes all other options to the engine unchanged (`--cpus 16`, `--pids-limit=-1`)."""

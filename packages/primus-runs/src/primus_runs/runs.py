@@ -140,7 +140,9 @@ def _is_wanted(run: Run, args: Namespace) -> bool:
 
 def _none(place: str, args: Namespace) -> str:
     shown = place if place.startswith(("/", ".")) else f"./{place}"
-    return f"no {'such ' if args.status or args.model else ''}runs in {cell(shown)}"
+    if args.status or args.model:
+        return f"no such runs in {cell(shown)}"
+    return f"no runs in {cell(shown)}; another folder: --workspace DIR"
 
 
 def _show(args: Namespace, host: HostRoot) -> tuple[Any, Any]:

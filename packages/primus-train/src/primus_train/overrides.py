@@ -9,12 +9,27 @@ from typing import Any
 
 from primus_core.config.document import ONE_KIND, REFUSED, Document, Path, both_kinds, clash, deep_merge, dotted
 from primus_core.errors import ConfigError, Mistakes, RequestError, nearest
+from primus_core.request import former
 from primus_machine.documents.yaml_text import parse_value
 from primus_machine.interpolation import interpolate
 
-__all__ = ["is_alone", "is_typed", "lacks_value", "no_section", "parse", "refuse_misspelt"]
+__all__ = [
+    "TOP_LEVEL",
+    "is_alone",
+    "is_typed",
+    "lacks_value",
+    "meant_at_top",
+    "no_section",
+    "parse",
+    "refuse_misspelt",
+    "typed_words",
+]
 
 _PLACE = "command line: "
+TOP_LEVEL = ("exp_name", "workspace", "work_group", "user_name", "on_non_finite")
+"""Keys at the top of an experiment that may be typed as they are."""
+_SECTION = "overrides."
+_NEARLY = 0.75
 _ALIKE = 0.85
 """No setting of a framework is so near to an option."""
 
@@ -59,6 +74,22 @@ def refuse_misspelt(words: Sequence[str], flags: Iterable[str]) -> None:
 def is_typed(where: str) -> bool:
     """Return whether a value stands on the command line."""
     return where.startswith(_PLACE)
+
+
+def meant_at_top(where: str) -> tuple[str, str]:
+    """Return the fix for a typed setting that no framework has, and the key of the experiment that was meant; or empty.
+
+    `overrides.` is where a file has the settings; `exp_nme` is nearly a key at its top.
+    """
+    word = "".join(typed_words(where)).partition("=")[0]
+    name, dashes = word.lstrip("-"), "--" * word.startswith("--")
+    meant = name.removeprefix(_SECTION) if name.startswith(_SECTION) else nearest(name, TOP_LEVEL, _NEARLY)
+    return (f"write {meant}=VALUE", f"{dashes}{meant}") if meant else ("", "")
+
+
+def typed_words(where: str) -> list[str]:
+    """Return the word of the command line that begins a setting which stands there; none: it stands in a file."""
+    return where.removeprefix(_PLACE).split()[:1] if is_typed(where) else []
 
 
 def is_alone(where: str) -> bool:
@@ -140,10 +171,16 @@ def _joined(name: str, rest: list[str]) -> str:
 def _next(rest: list[str]) -> tuple[str, str, str | None]:
     """A setting as it stands, its key, and its value; None: it has none."""
     word = rest.pop(0)
+    is_option = word.startswith("-") and rest and "=" in rest[0] and word in former.word_set("setting")
+    if is_option or word.startswith("+"):  # of argparse, of Hydra
+        meant = "" if is_option else word.partition("=")[0].lstrip("+")
+        raise RequestError(f"'{word}' is not a setting", fix="write key=value alone", options=[word], meant=meant)
     name, equals, value = word.lstrip("-").partition("=")
     dashed = word.startswith("--")
     if not name or (word.startswith("-") and not dashed) or (not dashed and not equals):
-        raise RequestError(f"'{word}' is not a setting", fix=_joined(name.rstrip(":"), rest) if not dashed else _FORMS)
+        other = former.instead("direct", word) if word.startswith("-") and not dashed else ""
+        fix = _FORMS if dashed else _joined(name.rstrip(":"), rest)
+        raise RequestError(f"'{word}' is not a setting", fix=other or fix, options=[word])
     if equals:
         return word, name, value
     if not rest or (rest[0].startswith("--") and not rest[0][2:3].isdigit()):

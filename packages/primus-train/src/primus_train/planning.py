@@ -27,8 +27,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Planning", "Resolved", "named"]
 
-_TOP_LEVEL = ("exp_name", "workspace", "work_group", "user_name", "on_non_finite")
-
 
 class Resolved(NamedTuple):
     """An experiment as a launch would have it."""
@@ -73,8 +71,9 @@ class Planning:
     def _shorten_command_line(self) -> None:
         """`modules.pre_trainer.overrides.training.steps=1` and `exp_name=x` mean what they say, too."""
         from primus_core.config.document import Document
+        from primus_train.overrides import TOP_LEVEL
 
-        given = {key: self.command_line.data.pop(key) for key in _TOP_LEVEL if key in self.command_line.data}
+        given = {key: self.command_line.data.pop(key) for key in TOP_LEVEL if key in self.command_line.data}
         # `exp_name=42` is a name.
         top = {key: str(value) if type(value) in (int, float) else value for key, value in given.items()}
         whole = {"modules": self.command_line.data.pop("modules")} if "modules" in self.command_line.data else {}

@@ -24,7 +24,7 @@ _OURS = {
     "--replay": "--replay behind the file is an argument of the file; to replay a run: primus replay RUN",
 }
 """Notes on words of Primus that a file gets."""
-_EXPERIMENTS = (".yaml", ".yml", ".toml")
+_EXPERIMENTS, _SHELL = (".yaml", ".yml", ".toml"), (".sh", ".bash", ".sbatch", ".slurm")
 
 
 class Run:
@@ -34,7 +34,7 @@ class Run:
     scope: Scope = "rank"
     epilog = """examples:
   primus direct -- run train.py --lr 3e-4
-  primus direct -- run -m torchtitan.train --module llama3
+  primus direct -- run -m my_package.train --lr 3e-4
   primus direct --single -- run prepare.py
   primus slurm srun -N 2 -- run train.py --config my.json
 
@@ -56,6 +56,9 @@ Everything after FILE or MODULE is passed to it unchanged."""
         if path.endswith(_EXPERIMENTS):
             fix = f"-- train pretrain --config {call.args.file}"
             raise RequestError(f"'{call.args.file}' is not a Python file", why="`run` runs a Python file", fix=fix)
+        if call.args.file in former.word_set("launchers") or path.endswith(_SHELL):
+            what, fix = f"'{call.args.file}' is not a Python file", "name the Python file that it starts"
+            raise RequestError(what, why="`run` starts a Python file on every rank", fix=fix)
         if not call.elsewhere and not os.path.isfile(path):
             if os.path.sep not in call.args.file and _find_module(call.args.file, call, call.facts.cwd):
                 what = f"there is no file '{call.args.file}', but a module"

@@ -14,7 +14,6 @@ __all__ = ["RankBenchmark", "Settings"]
 
 
 _NO_GPU = "no GPU was found on this machine: the run would fail with exit code 3"
-_FIX = "measure the CPU (--device cpu), or run it on a machine with a GPU"
 
 
 class Settings(Protocol):
@@ -49,6 +48,10 @@ class RankBenchmark(ABC, Generic[S]):
         """What it needs besides torch."""
         return ()
 
+    def on_cpu(self, settings: S) -> str:
+        """What to do on a machine without a GPU, where these settings need one."""
+        return "measure the CPU (--device cpu)"
+
     def notes(self, settings: S, call: TaskCall) -> tuple[str, ...]:
         """What to know before it starts."""
         return ()
@@ -71,7 +74,7 @@ class RankBenchmark(ABC, Generic[S]):
             requires=(
                 *requirements("torch"),
                 *self.requires(settings, call),
-                *[Requirement("gpu", "", _FIX)] * lacks_gpu,
+                *[Requirement("gpu", "", f"{self.on_cpu(settings)}, or run it on a machine with a GPU")] * lacks_gpu,
             ),
             notes=(*[_NO_GPU] * lacks_gpu, *self.notes(settings, call)),
             reads=self.reads(call),

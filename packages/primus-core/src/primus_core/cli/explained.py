@@ -31,10 +31,11 @@ def explain(error: Exception, words: list[str], environ: Mapping[str, str]) -> i
 
         error = refused_job.refused(environ, error, dry_run="--dry-run" in words)
     several = error.each()
-    if len(several) == 1 and error.exit_code == 2:
+    if error.exit_code == 2:
         from primus_core.cli import hints, proposed
 
-        error.fix = proposed.checked(hints.retyped(words, error))
+        for one in several:
+            one.fix = proposed.checked(hints.retyped(words, one, several))
     text = "".join(map(as_line, several))
     text += f"primus: {len(several)} errors\n" if len(several) > 1 else ""
     if "--debug" in words:

@@ -20,7 +20,6 @@ __all__ = [
     "SBATCH",
     "as_program",
     "container_run",
-    "is_as_to_engine",
     "is_program",
     "launcher_variables",
     "launching",
@@ -42,8 +41,6 @@ SBATCH = (
 
 _IMAGE = r"[a-z0-9][\w.-]*(?::\d+)?(?:/[\w.-]+)+(?::[\w.-]+)?|[a-z0-9][\w.-]*:[\w.-]+"
 """Image names with a folder or a tag."""
-_HOSTS = ("-H", "--host", "--hosts", "--hostfile", "-hostfile", "-machinefile", "-f")
-"""Options of mpirun: where they stand, `-np` counts the ranks of all nodes."""
 _ALONE = ("--standalone",)
 """Those of torchrun that take no value."""
 _ANY = ("auto", "gpu", "cpu")
@@ -51,7 +48,7 @@ _ANY = ("auto", "gpu", "cpu")
 PROGRAM = ".py"
 MODULE = ("-m", "--module")
 EXPERIMENTS = (".yaml", ".yml", ".toml")
-LAUNCHERS = word_set("launchers")
+LAUNCHERS, _LAUNCHING = word_set("launchers"), word_set("launching")
 _RUNTIMES = homes.names("runtimes") | {"direct"}
 
 
@@ -92,43 +89,44 @@ def _spelt(word: str) -> str:
 
 def launcher_variables(words: Sequence[str]) -> str:
     """What torchrun's options among `words` say, as variables before a command: `GPUS_PER_NODE=8 `."""
-    return "" if {*_HOSTS} & {*words} else without_launcher(["direct", *words])[0]
+    return without_launcher(["direct", *words])[0]
 
 
 def without_launcher(words: Sequence[str]) -> tuple[str, list[str]]:
     """What torchrun's options among those of `direct` say, as variables before a command, and `words` without them."""
-    variables, kept, rest = "", [], list(words)
-    inside = False
+    variables, kept, rest = dict[str, str](), list[str](), list(words)
+    inside, total = False, ""
     while rest:
         word = rest.pop(0)
         inside = word == "direct" or (inside and word not in ("--", *MODULE) and not is_program(word))
         flag, equals, value = word.partition("=")
         flag = flag.replace("_", "-")
         if not inside or flag not in of_torchrun():
-            kept.append(word)
+            kept.append(_spelt(word) if inside else word)
         elif flag not in _ALONE:
-            variables += _variables(flag, value if equals else rest.pop(0) if rest else "")
+            value = value if equals else rest.pop(0) if rest else ""
+            total = value if flag in word_set("of_all_nodes") else total
+            variables |= _variables(flag, value)
+    nodes = variables.get("NNODES", "1")
+    if total.isdecimal() and nodes != "1":
+        variables["GPUS_PER_NODE"] = str(int(total) // int(nodes)) if nodes.isdecimal() else f"{total}/{nodes}"
     # Nodes that no scheduler starts find their rank at a rendezvous of torchrun; here, a variable says it.
-    alone = list(words[:1]) == ["direct"] and "NNODES=" in variables and "NNODES=1 " not in variables
-    needed = {"NODE_RANK": "N", "MASTER_ADDR": "HOST"} if alone else {}
-    return variables + "".join(
-        f"{name}={value} " for name, value in needed.items() if f"{name}=" not in variables
-    ), kept
+    if list(words[:1]) == ["direct"] and nodes != "1":
+        variables |= {"NODE_RANK": "N", "MASTER_ADDR": "HOST"} | variables
+    return "".join(f"{name}={shlex.quote(value)} " for name, value in variables.items()), kept
 
 
 def of_direct(words: Sequence[str]) -> tuple[Sequence[str], list[str]]:
     """The option of torchrun among `words` that `direct` has, too; and the flags that say nothing here."""
     variables, [_, *rest] = without_launcher(["direct", *words])
-    if {*_HOSTS} & {*words}:
-        return (), [word for word in words if word.startswith("-")]
+    lost = [word for word in rest if word.startswith("-")]
     if "NNODES=" in variables and "NNODES=1 " not in variables:  # one node cannot start again without the others
-        return (), [word for word in rest if word.startswith("-")]
+        return (), lost
     for at, word in enumerate(rest):
-        flag, _, value = word.replace("_", "-").partition("=")
+        flag, _, value = word.partition("=")
         if flag == "--max-restarts":
-            flags = [*rest[:at], *rest[at + 1 :]]
-            return (flag, value or "".join(rest[at + 1 : at + 2])), [one for one in flags if one.startswith("-")]
-    return (), [word for word in rest if word.startswith("-")]
+            return (flag, value or "".join(rest[at + 1 : at + 2])), [one for one in lost if one != word]
+    return (), lost
 
 
 def without_shape(words: Sequence[str]) -> tuple[str, list[str]]:
@@ -144,16 +142,19 @@ def without_shape(words: Sequence[str]) -> tuple[str, list[str]]:
     return variables, kept
 
 
-def _variables(flag: str, value: str) -> str:
+def _variables(flag: str, value: str) -> dict[str, str]:
     if flag == "--rdzv-endpoint":
         host, _, port = value.partition(":")
-        return _variables("--master-addr", host) + _variables("--master-port", port)
+        return {**_variables("--master-addr", host), **_variables("--master-port", port)}
     name = of_torchrun()[flag]
+    if flag in ("-H", "--host", "--hosts"):  # of mpirun: `a:8,b:8`
+        hosts = [host.partition(":")[0] for host in value.split(",")]
+        return {"NNODES": str(len(hosts)), "MASTER_ADDR": hosts[0]} if len(hosts) > 1 else {}
     if name == "GPUS_PER_NODE" and "," in value:  # these GPUs, not so many; HIP reads it, too
         name = "CUDA_VISIBLE_DEVICES"
     if name == "NNODES":  # `1:4` is as many as come
-        value = value.rpartition(":")[2]
-    return f"{name}={shlex.quote(value)} " if name and value and value not in _ANY else ""
+        value = "N" if flag == "--hostfile" else value.rpartition(":")[2]
+    return {name: value} if name and value and value not in _ANY else {}
 
 
 def as_program(words: Sequence[str]) -> str:
@@ -177,14 +178,19 @@ def is_program(word: str) -> bool:
 
 
 def program_at(words: Sequence[str]) -> int:
-    """Where a Python file or `-m MODULE` begins; behind all words: nowhere."""
-    return next((at for at, word in enumerate(words) if is_program(word) or word in MODULE), len(words))
+    """Where a Python file or `-m MODULE` begins, of a module that starts no other; behind all words: nowhere."""
+    modules = [at for at, word in enumerate(words[:-1]) if word in MODULE and words[at + 1] not in _LAUNCHING]
+    return min([*modules, *(at for at, word in enumerate(words) if is_program(word))], default=len(words))
 
 
 def launching(words: Sequence[str]) -> Sequence[str]:
-    """The words before a program: a launcher of others, and its options."""
-    at = program_at(words)
-    return words[:at] if at < len(words) else ()
+    """The words before a program: a launcher of others, and its options. Those of Python itself are none."""
+    at, files = program_at(words), word_set("hostfiles")
+    if at == len(words):
+        return ()
+    begin = next((number for number, word in enumerate(words[:at]) if word in _LAUNCHING), 0)
+    end = at if begin or not words[0].startswith("python") else 1
+    return ["--hostfile" if word in files else word for word in words[begin:end]]
 
 
 def to_engine(words: Sequence[str]) -> Sequence[str]:
@@ -192,13 +198,6 @@ def to_engine(words: Sequence[str]) -> Sequence[str]:
     rest = [*dropwhile(lambda word: word in ("--", "docker", "podman"), words)]
     is_ours = any(word.endswith((PROGRAM, *EXPERIMENTS)) for word in rest[1:2])
     return rest[1:] if rest[:1] == ["run"] and not is_ours else ()
-
-
-def is_as_to_engine(words: Sequence[str]) -> bool:
-    """Whether options of `docker run`, an image and a program stand there, without `--` and `--image`."""
-    is_ours = "--" in words or any(word.partition("=")[0] == "--image" for word in words)
-    has_image = any(re.fullmatch(_IMAGE, word) for word in words)
-    return not is_ours and has_image and any(word in LAUNCHERS or is_program(word) for word in words)
 
 
 def container_run(words: Sequence[str]) -> str:

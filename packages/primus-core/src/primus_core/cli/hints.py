@@ -23,6 +23,7 @@ from primus_core.cli.segments import (
     begins_training,
     find_task,
     is_experiment,
+    may_be_value,
     with_dashes,
     with_stage,
     with_task,
@@ -30,6 +31,7 @@ from primus_core.cli.segments import (
 )
 from primus_core.installed.homes import home_of, how_to_install, meant
 from primus_core.request.former import answer as former_answer
+from primus_core.request.former import example, word_set
 from primus_core.request.former import instead as former_word
 from primus_machine.errors import MachineError, PrimusError, RequestError, nearest
 
@@ -70,21 +72,21 @@ def hints() -> tuple[Hint, ...]:
     return tuple(Hint(**{**row, "words": tuple(row["words"])}) for row in rows)
 
 
-_EXAMPLES = {"--backend": "torchtitan", "--gpu": "MI300X", "-o": "node.tar.gz", "-M": "8192"}  # of required options
 _ONLY = {"-o": "capture", "-M": "gemm"}
 """Those that are all that a command needs, and its name: a word behind that is their value."""
 _ENDING = frozenset({"stop"})
 """Commands that end something: a misspelt word is no reason to propose one."""
 _VERBS = ("list", "ls", "show")
 """They name no run: `checkpoint list`."""
-_SWITCHES = ("--dry-run", "--debug")
+_SWITCHES = {"--dry-run", "--debug", *word_set("of_docker")}
 
 
-def retyped(words: Sequence[str], error: PrimusError) -> str:
-    """Return the fix of `error`, and with it the whole command, where that follows from its fields."""
-    if error.kind == "missing":
-        complete = _completed(words, error.options)
-        return f"{_whole(complete)}\n{error.fix}" if complete else error.fix
+def retyped(words: Sequence[str], error: PrimusError, errors: Sequence[PrimusError] = ()) -> str:
+    """Return the fix of `error`, and with it the whole command, where that follows from its fields. `errors`: all."""
+    if proposed.moved(words, [error]):
+        return _whole(proposed.moved(words, errors or [error]))
+    if len(errors) > 1:
+        return error.fix
     if moved := _moved(words, error):
         return moved
     wrong = error.option
@@ -95,14 +97,13 @@ def retyped(words: Sequence[str], error: PrimusError) -> str:
     if error.kind == "late" and before[-1:] != [error.where] and error.where in before:
         at = before.index(error.where) + 1
         return _whole([*before[:at], wrong, *before[at:], *after])
-    switch = next((word for word in (error.meant, wrong) if word in _SWITCHES and "--" in words), "")
-    if switch:
-        return f"put {switch} before the `--`\n{_whole([switch, *before, *after])}"
     return _exchanged(before, word, after, error)
 
 
 def _moved(words: Sequence[str], error: PrimusError) -> str:
     """The whole command, where the words are right but for their order or for what joins them; empty: they are not."""
+    if error.kind == "missing" and (complete := _completed(words, error)):
+        return f"{_whole(complete)}\n{error.fix}"
     if error.kind == "order" and former.program_at(error.options) < len(error.options):
         variables, [_, *program] = former.without_launcher(["direct", *error.options])
         at, front = former.program_at(program), words[: -len(error.options)]
@@ -112,8 +113,10 @@ def _moved(words: Sequence[str], error: PrimusError) -> str:
     if error.kind == "positional":
         values = [value for word in words for value in ([word.partition("=")[2]] if word in error.options else [word])]
         return f"{error.fix}\n{_whole([*filter(None, values)])}"
-    pairs = with_values(words, error.options)
-    return f"a variable and its value are one word\n{_whole(pairs)}" if pairs else ""
+    if pairs := with_values(words, error.options):
+        whole = proposed.moved(pairs, [RequestError("", options=["--env"])]) or pairs
+        return f"a variable and its value are one word\n{_whole(whole)}"
+    return ""
 
 
 def _whole(words: Sequence[str]) -> str:
@@ -122,10 +125,11 @@ def _whole(words: Sequence[str]) -> str:
     return f"{variables}primus {typed(rest)}"
 
 
-def _completed(words: Sequence[str], missing: Sequence[str]) -> list[str]:
+def _completed(words: Sequence[str], error: PrimusError) -> list[str]:
     """`words` with the options that were required and are missing; empty: nobody knows an example of them."""
-    lacks = [names.partition("/")[0] for names in missing]
-    if not all(flag in _EXAMPLES for flag in lacks):
+    lacks = [names.partition("/")[0] for names in error.options]
+    examples = {flag: example(error.where, flag) for flag in lacks}
+    if not all(examples.values()):
         return []
     command = _ONLY.get(lacks[0], "")
     behind = words.index(command) + 1 if command in words else len(words)
@@ -134,7 +138,7 @@ def _completed(words: Sequence[str], missing: Sequence[str]) -> list[str]:
         flags = ("-M", "-N", "-K") if numbers else lacks[:1]  # `gemm 4096 4096 4096`
         named = (word for pair in zip(flags, values, strict=False) for word in pair)
         return [*words[:behind], *named, *words[behind + len(values) :]]
-    return [*words, *(word for flag in lacks for word in (flag, _EXAMPLES[flag]))]
+    return [*words, *(word for flag in lacks for word in (flag, examples[flag]))]
 
 
 def _exchanged(before: Sequence[str], word: str, after: Sequence[str], error: PrimusError) -> str:
@@ -147,7 +151,9 @@ def _exchanged(before: Sequence[str], word: str, after: Sequence[str], error: Pr
         return error.fix
     *first, last = shlex.split(error.meant) or [""]
     meant = [*first, f"{last}{equals}{value}"] if error.meant else []
-    return f"{error.fix}\n{_whole([*before, *meant, *after])}"
+    whole = [*before, *meant, *after]
+    further = proposed.refusal(whole)
+    return f"{error.fix}\n{_whole((further and proposed.moved(whole, [further])) or whole)}"
 
 
 def instead(words: Sequence[str], known: Known, refused: PrimusError) -> RequestError | None:
@@ -167,6 +173,7 @@ _COMMAND = "command"
 def _instead(words: list[str], known: Known, refused: PrimusError) -> RequestError | None:
     if not words or words[0].startswith("-"):
         return None
+    words = words[1:] if words[0] == "run" and {*words[1:2]} & former.LAUNCHERS else words
     if words[0] in known.tasks and not (home_of("commands", words[0]) or _means_runtime(words, known)):
         return RequestError(refused.what, fix=_command(["direct"], words, known), kind=_COMMAND)
     if "container" in (words[0], *meant(words[0])) and (error := _to_engine(words, known)):
@@ -178,7 +185,6 @@ def _instead(words: list[str], known: Known, refused: PrimusError) -> RequestErr
             _job_script(words, refused)
             or _forgotten_dashes(words, known, refused)
             or _forgotten_task(words, known, refused)
-            or _misplaced_config(words, known, refused)
             or _extra_dashes(words, known)
             or _foreign_task(words, refused)
         )
@@ -192,12 +198,24 @@ def _to_engine(words: Sequence[str], known: Known) -> RequestError | None:
         fix = f"it is the engine's own command, without `primus`: {typed(words)}"
     if fix and not (words[0] != "container" and {*words[1:2]} & {*known.tasks, *known.runtimes}):
         return RequestError(f"`{typed(words[:2])}` starts no task", fix=fix)
-    if words[0] == "container" and former.is_as_to_engine(words[1:]):
-        return RequestError("container: the image is an option", fix=former.container_run(words[1:]), kind=_COMMAND)
+    if words[0] == "container" and "--image" not in words and (whole := _with_image(with_task(words, known), known)):
+        what = "container: the image is an option"
+        return RequestError(what, fix=_whole([*known.front, *whole]), kind=_COMMAND)
     if words[0] != "container" or not (typed_to := former.to_engine(words[1:])):
         return None
     what = f"'run' is the task for Python files, and '{' '.join(typed_to[:1])}' is none"
     return RequestError(what, why=former.ENGINE, fix=former.container_run(typed_to), kind=_COMMAND)
+
+
+def _with_image(words: Sequence[str], known: Known) -> list[str]:
+    """The command with the lone word before the task as the image; empty: none is there that no option may take."""
+    end = find_task(words, known.tasks)
+    at = end - (2 if words[end - 1] == "--" else 1)
+    is_value = words[at - 1] not in _SWITCHES and may_be_value(words, at)
+    if end == len(words) or at < 1 or "--" in words[:at] or is_value or words[at].startswith("-"):
+        return []
+    options = [word for word in words[:at] if word not in word_set("of_docker")]
+    return [*options, "--image", words[at], "--", *with_stage([*words[end:]])]
 
 
 def _former_segments(words: Sequence[str], known: Known, refused: PrimusError) -> str:
@@ -320,8 +338,9 @@ def _forgotten_task(words: Sequence[str], known: Known, refused: PrimusError) ->
             f"`run` runs a Python file; {_TRAINS}",
             as_training(task[1:]),
         )
-    elif task and begins_program(task, 0, known):
-        what, why, task = f"'{task[0]}' is not a task", "`run` starts a Python file on every rank", as_run_task(task)
+    elif task and begins_program(task, at := int(task[0] == "run" and bool({*task[1:2]} & former.LAUNCHERS)), known):
+        kind = "Python file" if at else "task"
+        what, why, task = f"'{task[at]}' is not a {kind}", "`run` starts a Python file on every rank", as_run_task(task)
     elif with_stage(task) != task and ("STAGE" in refused.options or any(map(is_experiment, task[1:2]))):
         what, why, task = "the task `train` needs a stage", _TRAINS, with_stage(task)
     else:
@@ -364,21 +383,6 @@ def _foreign_task(words: Sequence[str], refused: PrimusError) -> RequestError | 
         return RequestError(refused.what, fix=fix)
     hint = _hint(word) or (None if refused.meant else _misspelt_hint(word))
     return RequestError(refused.what, why=hint.why, fix=_filled(hint, words[words.index(word) + 1 :])) if hint else None
-
-
-def _misplaced_config(words: Sequence[str], known: Known, refused: PrimusError) -> RequestError | None:
-    """The answer to `--config FILE` among the options of a runtime; None: it does not stand there."""
-    at = next((at for at, word in enumerate(words[:-1]) if word == "--config"), len(words))
-    begin = max((index for index, word in enumerate(words) if word == "--"), default=-1) + 1
-    if at >= begin or words[begin : begin + 1] != ["train"] or not {"--config", words[at + 1]} & {*refused.options}:
-        return None
-    task = [*with_stage([*words[begin:]]), "--config", words[at + 1]]
-    return RequestError(
-        "--config is in the wrong segment",
-        why="the experiment is an option of the task `train`",
-        fix=_whole([*known.front, *words[:at], *words[at + 2 : begin], *task]),
-        kind=_COMMAND,
-    )
 
 
 def _filled(hint: Hint, rest: Sequence[str]) -> str:

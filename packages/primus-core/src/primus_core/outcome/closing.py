@@ -50,15 +50,14 @@ def _without_once(words: Sequence[str]) -> list[str]:
 
 def next_lines(plan: Plan, status: str, *, is_refusal: bool = False) -> tuple[str, ...]:
     """Commands worth typing next, made from the one that was typed. A secret in it cannot be typed again."""
-    typed, own = _typed(plan), own_variables(plan.environment)
+    typed, own, directory = _typed(plan), own_variables(plan.environment), plan.place.directory
     if own is None or is_refusal:
         return ()
-    if status == COMPLETED:
+    if status == COMPLETED and not _has_diverged(summary.read(f"{directory}/{METRICS}")):
         again = _without_once(typed)
-        is_public = again and SECRET not in " ".join(again)
-        more = plan.next_steps if is_public else ()
+        more = plan.next_steps if again and SECRET not in " ".join(again) else ()
         return tuple(f"{own}{shlex.join([*again, *shlex.split(words)])}{_ANEW}" for words in more)
-    line = continuing_line(typed, plan.place.directory, plan.continues)
+    line = continuing_line(typed, directory, plan.continues)
     return (f"{own}{line}",) if line else ()
 
 
@@ -67,16 +66,26 @@ def continuing_line(typed: Sequence[str], directory: str, continues: str) -> str
 
     `typed`: how it was started. `continues`: the directory of the run that it continued itself; empty: it did not.
     """
-    again, saved = _without_once(typed), saved_steps(directory)
-    rows = summary.read(f"{directory}/{METRICS}")
+    again, rows = _without_once(typed), summary.read(f"{directory}/{METRICS}")
+    if not again or SECRET in " ".join(again):
+        return ""
+    if _has_diverged(rows):
+        from primus_core.outcome.divergence import restart_words  # not in a run that ended well
+
+        where = restart_words(directory)
+        return f"{shlex.join(again)} {where}    # lower the learning rate, too: the loss was not finite"
     end = rows[-1]["steps"] if rows and isinstance(rows[-1]["steps"], int) else math.inf
-    newest = max(saved, default=0)
-    if not again or SECRET in " ".join(again) or newest >= end:
+    newest = max(saved_steps(directory), default=0)
+    if newest >= end:
         return ""
     if newest:
         return f"{shlex.join(again)}    # continues from step {newest}"
     # The run before is still the one to continue, and may need the words that were meant once.
     return f"{shlex.join(typed)}    # continues {os.path.basename(continues)} again" if continues else ""
+
+
+def _has_diverged(rows: Sequence[Row]) -> bool:
+    return bool(rows) and rows[-1]["loss"] is None
 
 
 def own_variables(environment: Iterable[Variable]) -> str | None:

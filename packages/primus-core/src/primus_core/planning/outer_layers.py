@@ -24,7 +24,7 @@ from primus_core.planning.options import NO_PREFLIGHT, runtime_parser, segment_n
 from primus_core.planning.planned import Planned
 from primus_core.plugins.catalogue import Catalogue
 from primus_core.plugins.outer import Cleaning, Elsewhere, OuterCall, OuterPlan, OuterRuntime
-from primus_core.request.arguments import parse_segment
+from primus_core.request.arguments import Parser, flags_of, parse_segment
 from primus_core.request.request import Layer, Request, no_task
 from primus_machine import packages
 from primus_machine.errors import RequestError, expect
@@ -32,7 +32,7 @@ from primus_machine.facts import Facts
 from primus_machine.host import UNREAD, HostRoot
 from primus_machine.secrets.redaction import redact_words
 
-__all__ = ["clean", "finished", "is_outer", "parsed", "plan"]
+__all__ = ["INNERMOST", "clean", "finished", "inner_parser", "is_outer", "parsed", "plan"]
 
 INNERMOST = "direct"
 """What runs inside where the person names no further runtime."""
@@ -178,6 +178,13 @@ def parsed(runtime: OuterRuntime, layer: Layer, catalogue: Catalogue) -> argpars
     parser = runtime_parser(runtime, segment_name(layer.segment, layer.runtime))
     passed = apply_defaults(parser, catalogue.system.whole_section(layer.runtime))
     args = parse_segment(parser, layer.words)
+    inner = {*flags_of(inner_parser(catalogue))} - {*flags_of(parser)}
+    if wrong := [flag for word in layer.words if (flag := word.partition("=")[0]) in inner]:
+        from primus_core.request.former import word_set
+
+        if wrong[0] not in word_set(f"of_{runtime.name}"):
+            what = f"{parser.segment}: unknown option '{wrong[0]}'"
+            raise RequestError(what, why=f"it is an option of `{INNERMOST}`, which runs inside", options=wrong)
     args.configured = passed
     section = catalogue.system.whole_section(layer.runtime).data
     args.disabled = frozenset(name.replace("_", "-") for name, value in section.items() if value in (None, False))
@@ -185,6 +192,11 @@ def parsed(runtime: OuterRuntime, layer: Layer, catalogue: Catalogue) -> argpars
     if parser.rest and not parser.split_rest:  # who reads the words itself knows which of them say the same
         setattr(args, parser.rest, [*passed, *getattr(args, parser.rest)])
     return args
+
+
+def inner_parser(catalogue: Catalogue) -> Parser:
+    """Return the parser of the runtime that starts the task, inside all others."""
+    return runtime_parser(catalogue.runtime(INNERMOST))
 
 
 def _own(runtime: OuterRuntime, layer: Layer, catalogue: Catalogue) -> argparse.Namespace:

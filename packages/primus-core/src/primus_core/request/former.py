@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from primus_machine.errors import nearest, suggestion
 
-__all__ = ["Answer", "answer", "instead", "is_positional", "of_torchrun", "word_set"]
+__all__ = ["Answer", "answer", "example", "instead", "is_positional", "of_torchrun", "word_set"]
 
 _FILE = os.path.join(os.path.dirname(__file__), "..", "data", "former.toml")
 _SAME = {"benchmark": "bench"}
@@ -37,8 +37,13 @@ def of_torchrun() -> Mapping[str, str]:
 
 
 def word_set(name: str) -> frozenset[str]:
-    """Return a row of the table `words`."""
-    return frozenset(_words()["words"][name])
+    """Return a row of the table `words`; empty: there is none."""
+    return frozenset(_words()["words"].get(name, ()))
+
+
+def example(place: str, flag: str) -> str:
+    """Return a value of a required option of `place`; empty: none is known."""
+    return str(_words()["example"].get(f"{place} {flag}") or _words()["example"].get(flag, ""))
 
 
 def answer(place: str, word: str, known: Collection[str] = (), alike: float = 0.6) -> Answer:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Iterator
 from typing import Any
 
@@ -76,10 +77,9 @@ def _unknown(asked: str, workspace: str, base: str) -> RequestError:
             fix="name a path, or set the folder of the runs with --workspace DIR",
         )
     known = {*names, *(parsed.exp_name for name in names if (parsed := parse_name(name))), LATEST}
-    return RequestError(
-        f"there is no run '{asked}' in {workspace}",
-        fix=suggestion(os.path.basename(asked), known) or "`primus runs list` lists the runs",
-    )
+    where = "" if workspace in ("output", "./output") else f" --workspace {shlex.quote(workspace)}"
+    fix = suggestion(os.path.basename(asked), known) or f"`primus runs list{where}` lists the runs"
+    return RequestError(f"there is no run '{asked}' in {workspace}", fix=fix)
 
 
 def newest_first(workspace: str) -> list[tuple[str, RunRecord | None]]:

@@ -15,7 +15,7 @@ from primus_data.preparing.folder import Finished, Folder
 from primus_data.preparing.given import Given
 from primus_data.preparing.part_writer import SKIPPED, place
 from primus_data.progress import Progress
-from primus_data.sources.documents import Fault
+from primus_data.sources.documents import Fault, refused
 from primus_data.sources.parts import Part
 from primus_machine.packages import version_of
 from primus_machine.units import counted
@@ -70,7 +70,7 @@ def finish(given: Given, parts: Sequence[Part], folder: Folder, here: Here, prog
 def _stop_at(given: Given, first: Sequence[str]) -> None:
     """Stop, where an earlier command has skipped something that shall not be skipped any more."""
     if given.settings.on_error == "stop":
-        raise PrimusError(first[0], fix="correct it, or skip and count all such documents: --on-error skip")
+        raise refused(first[0])
 
 
 def _sums(found: list[Finished]) -> tuple[int, int, int]:

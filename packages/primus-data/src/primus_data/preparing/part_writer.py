@@ -7,7 +7,6 @@ import os
 from collections.abc import Sequence
 from contextlib import ExitStack
 
-from primus_core.errors import PrimusError
 from primus_data.indexed import layout
 from primus_data.indexed.writer import IndexedWriter
 from primus_data.preparing.encoding import Encoder
@@ -72,10 +71,7 @@ class PartWriter:
         if faults and self.settings.on_error == "stop":
             fault = faults[0]
             before = lines.count(self.files[part.first], part.start) if part.kind == "lines" else 0
-            raise PrimusError(
-                f"{place(fault, before)}: {fault.what}",
-                fix="correct it, or skip and count all such documents: --on-error skip",
-            )
+            raise documents.refused(f"{place(fault, before)}: {fault.what}")
 
 
 def place(fault: Fault, before: int) -> str:

@@ -4,22 +4,25 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from codecs import BOM_UTF8
 from collections.abc import Callable, Iterator, Sequence
 from typing import IO, Any, NamedTuple
 
 import orjson
 
+from primus_core.errors import PrimusError
 from primus_data.sources import lines
 from primus_data.sources.files import File, changed, unreadable
 from primus_data.sources.parts import Part
 from primus_machine.files import plain_json
 from primus_machine.text import printable
 
-__all__ = ["Documents", "Fault", "Text", "read"]
+__all__ = ["Documents", "Fault", "Text", "read", "refused"]
 
 Text = str | list[str]
 """A text; or its sentences, where the input has them apart."""
+_NO_KEY = re.compile(r"key '.*' is missing(?:; the keys are (?P<known>.*))?$")
 _MOST_SHOWN = 60
 _MOST_ROWS = 1 << 13
 """Short documents take more memory than their text does."""
@@ -159,6 +162,16 @@ def _of_line(line: bytes, keys: Sequence[str]) -> list[Text] | str | None:
         except (ValueError, RecursionError) as error:
             return f"malformed JSON: {error}"
     return _of_object(found, keys)
+
+
+def refused(text: str) -> PrimusError:
+    """Return the error for the first fault, `text`, where none is skipped; its kind is `key` where a key is missing."""
+    found = _NO_KEY.search(text)
+    known = (found["known"] or "").split(", ") if found else []
+    meant = known[0] if len(known) == 1 and known[0] else "KEY"
+    named = f"name the key of the text: --json-keys {meant}\nor " if found else ""
+    fix = f"{named}correct it, or skip and count all such documents: --on-error skip"
+    return PrimusError(text, fix=fix, kind="key" if found else "document", meant=meant)
 
 
 def _of_object(found: Any, keys: Sequence[str]) -> list[Text] | str:

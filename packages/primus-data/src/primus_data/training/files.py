@@ -9,17 +9,19 @@ from __future__ import annotations
 import argparse
 import os
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 from primus_core import get_logger
 from primus_core.errors import MachineError, RequestError
+from primus_machine.errors import as_line
 from primus_machine.files import trust
 from primus_machine.files.atomic import link_atomically
 from primus_machine.host import HostRoot
 from primus_machine.text import printable
 from primus_machine.units import counted
 
-__all__ = ["INTERRUPTED", "STDLIB", "Text", "Write", "cache_key", "documents", "main", "pieces"]
+__all__ = ["INTERRUPTED", "STDLIB", "Text", "Write", "cache_key", "documents", "has_text", "main", "pieces"]
 
 INTERRUPTED = 130
 """The exit code after Ctrl-C."""
@@ -86,6 +88,16 @@ def documents(source: str) -> tuple[list[Text], LeftOut]:
     return texts, left_out
 
 
+def has_text(source: str) -> bool:
+    """Return whether a folder has a file that can be trained on. It stops at the first one."""
+    for path in _walk(Path(source)):
+        about = path.stat() if path.is_file() else None
+        with suppress(OSError, UnicodeDecodeError):
+            if not _unfit(path, about) and path.read_bytes().decode("utf-8-sig").strip():
+                return True
+    return False
+
+
 def _walk(root: Path) -> Iterator[Path]:
     for folder, folders, files in os.walk(root):
         folders[:] = [name for name in folders if name not in SKIPPED_FOLDERS and not name.startswith(("config-", "."))]
@@ -143,11 +155,11 @@ def main(description: str, write: Write, kind: str, argv: list[str] | None = Non
             why=f"{error.filename or args.cache}: {error.strerror or error}",
             fix="make the files of data.text readable, free space, or set another cache (data.cache, PRIMUS_CACHE)",
         )
-        parser.exit(failure.exit_code, f"error: {failure}\n")
+        parser.exit(failure.exit_code, as_line(failure))
     except KeyboardInterrupt:  # whoever started this says so
         parser.exit(INTERRUPTED)
     except RequestError as error:  # prepared by somebody else, in a cache that others can write to
-        parser.exit(error.exit_code, f"error: {error}\n")
+        parser.exit(error.exit_code, as_line(error))
 
 
 def _prepare(args: argparse.Namespace, write: Write, kind: str) -> None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import os
+import shlex
 import sys
 
 from primus_core import get_logger
@@ -23,6 +24,7 @@ from primus_data.preparing.settings import Settings
 from primus_data.preparing.start import begun
 from primus_data.training.corpora import CORPUS
 from primus_data.training.files import INTERRUPTED
+from primus_machine.errors import as_line
 from primus_machine.files import trust
 from primus_machine.files.atomic import link_atomically
 from primus_machine.host import HostRoot
@@ -44,6 +46,7 @@ def main(words: list[str] | None = None) -> int:
                            fix="free space, or set another cache (data.cache, PRIMUS_CACHE)"))  # fmt: skip
         return MachineError.exit_code
     except PrimusError as error:
+        error.fix = _fix(error, args)
         _fail(error)
         return error.exit_code
     except KeyboardInterrupt:  # whoever started this says so
@@ -52,7 +55,20 @@ def main(words: list[str] | None = None) -> int:
 
 
 def _fail(error: PrimusError) -> None:
-    sys.stderr.write(f"error: {error}\n")
+    sys.stderr.write(as_line(error))
+
+
+def _fix(error: PrimusError, args: argparse.Namespace) -> str:
+    """What to do about an error, in the settings of a training: it skips nothing."""
+    if error.kind not in ("key", "document"):
+        return error.fix
+    words = ["--input", *args.input, "--output-prefix", "tokens", "--tokenizer-type", args.tokenizer_type]
+    words += ["--tokenizer-model", args.tokenizer_model] if args.tokenizer_model else []
+    words += ["--json-keys", args.json_key, *(["--append-eod"] if args.append_eod else []), "--on-error", "skip"]
+    prefix = f"tokens_{args.json_key}_document"
+    named = f"name the key of the text: data.json_key={error.meant}\nor " if error.kind == "key" else ""
+    instead = f"or prepare without such documents, and set train_data_path: {prefix} for `input`:"
+    return f"{named}correct it, {instead}\nprimus data prepare {shlex.join(words)}"
 
 
 def _parser() -> argparse.ArgumentParser:

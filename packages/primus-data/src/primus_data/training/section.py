@@ -9,12 +9,13 @@ from typing import Any
 
 from primus_core.config.document import Document
 from primus_core.environment import resolve as environment
-from primus_core.errors import ConfigError, MachineError, suggestion
+from primus_core.errors import ConfigError, MachineError
+from primus_core.request import former
 from primus_data.indexed.layout import fault
 from primus_data.indexed.tokens import largest
 from primus_data.tokenizers import KINDS
 from primus_data.training.corpora import Corpus, Prefixes, Raw, Text
-from primus_data.training.files import STDLIB
+from primus_data.training.files import STDLIB, SUFFIXES, has_text
 from primus_train.backend import BackendCall
 from primus_train.kit.settings import PrimusSetting, own_section
 
@@ -118,13 +119,24 @@ def _text(document: Document, given: dict[str, Any], call: BackendCall, *, needs
     for name, fix in (("text", f"{STDLIB}, or to a folder of text files"), ("vocab_size", "4096, for instance")):
         if not given.get(name) and (name == "text" or needs_vocabulary):
             raise ConfigError(f"`data` has no `{name}`", where=document.where(()), fix=f"set `data.{name}` to {fix}")
-    source = given["text"]
+    source = given["text"] if given["text"] == STDLIB else os.path.join(call.facts.cwd, given["text"])
+    if source != STDLIB and call.facts.host.is_here and not call.elsewhere:
+        _refuse_no_text(source, given["text"], document.where(("text",)))
     return Text(
-        source=source if source == STDLIB else os.path.join(call.facts.cwd, source),
+        source=source,
         vocab_size=given.get("vocab_size") or 0,
         document_chars=given.get("document_chars", 0),
         cache=_cache(given, call),
     )
+
+
+def _refuse_no_text(path: str, named: str, where: str) -> None:
+    if os.path.isfile(path):
+        fix = f"name its folder; for JSON lines, parquet or one text: data.input={named} and data.tokenizer_model"
+        raise ConfigError(f"'{named}' is not a folder", where=where, why="data.text is a folder of text files", fix=fix)
+    if os.path.isdir(path) and not has_text(path):
+        why = f"looked for files in UTF-8 that end in {', '.join(sorted(SUFFIXES))}"
+        raise ConfigError(f"there is no text in '{named}'", where=where, why=why, fix="name another folder")
 
 
 def _raw(document: Document, given: dict[str, Any], call: BackendCall) -> Raw:
@@ -137,7 +149,7 @@ def _raw(document: Document, given: dict[str, Any], call: BackendCall) -> Raw:
         )
     if kind not in KINDS:
         known = f"known: {', '.join(KINDS)}"
-        what, fix = f"there is no tokenizer '{kind}'", suggestion(kind, KINDS) or "use one of them"
+        what, fix = f"there is no tokenizer '{kind}'", former.answer("prepare", kind, KINDS).fix or "use one of them"
         raise ConfigError(what, where=document.where(("tokenizer_type",)), why=known, fix=fix)
     cwd, inputs = call.facts.cwd, given["input"]
     return Raw(

@@ -8,6 +8,7 @@ import shlex
 from collections.abc import Callable, Iterator, Mapping
 
 from primus_core.errors import nearest
+from primus_core.outcome.divergence import restart_words
 from primus_diagnose.advice.figures import Figures
 from primus_diagnose.verdict import Advice, Finding
 from primus_machine.files import plain_json
@@ -135,6 +136,13 @@ def checkpoint(_: Finding, figures: Figures, host: HostRoot) -> Iterator[Advice]
         return
 
 
+def diverged(_: Finding, figures: Figures, __: HostRoot) -> Iterator[Advice]:
+    """Where to start again: at a checkpoint from before the loss was not finite, or at the first step."""
+    words = restart_words(figures.directory) if figures.directory and figures.framework else ""
+    if words:
+        yield Advice("start again from before the loss was not finite, with the changes below", words=words)
+
+
 def rendezvous(_: Finding, figures: Figures, __: HostRoot) -> Iterator[Advice]:
     """The address that all nodes must reach."""
     place = figures.known("distributed")
@@ -179,6 +187,7 @@ def stopped(cause: Finding, _: Figures, __: HostRoot) -> Iterator[Advice]:
 RULES: Mapping[str, Callable[[Finding, Figures, HostRoot], Iterator[Advice]]] = {
     "checkpoint": checkpoint,
     "disk": disk,
+    "diverged": diverged,
     "host_memory": host_memory,
     "module": module,
     "path": path,

@@ -73,11 +73,11 @@ class _Reader:
         while (word := self.word()) is not None:
             words.append(word)
         raw, line = self.text[start : self.at].strip().rstrip(";"), words[0].line if words else 0
-        if words[:1] and words[0].text == "export":
-            words = words[1:]
-        elif [word.text for word in words[:2]] == ["declare", "-x"]:
-            words = words[2:]
-        elif len(words) > 1 and not all("=" in word.text for word in words):
+        said = [word.text for word in words[:2]]
+        front = 1 if said[:1] == ["export"] else 2 if said == ["declare", "-x"] else 0
+        words = words[front:]
+        passed = self.known if front and "=" in words[0].text else [word.text for word in words if front]
+        if len(words) > 1 and not all("=" in word.text or word.text in passed for word in words):
             name, equals, _ = words[0].text.partition("=")
             what = f"a blank ends the value of {name}" if equals else f"'{raw}' is neither NAME=VALUE, nor NAME"
             fix = "quote a value with blanks: NAME='a b'" if equals else "write NAME=VALUE, without blanks around '='"

@@ -115,10 +115,8 @@ def _no_gpu(node: Node, rule: Rule) -> Finding:
     found = rule.none(node.why_cpu or "no GPU here")
     if node.why_cpu or found.status != "skip" or _on_bus(node):
         return found
-    fix = (
-        "find them: lspci -d 1002: (NVIDIA: 10de:); to train on the CPUs: --cpu; before a launch: PRIMUS_GPU_MODEL=none"
-    )
-    return replace(found, status="unknown", expected="GPUs, or --cpu", fix=fix)
+    fix = "find them: lspci -d 1002: (NVIDIA: 10de:); to train on the CPUs: PRIMUS_GPU_MODEL=none before the command"
+    return replace(found, status="unknown", expected="GPUs, or PRIMUS_GPU_MODEL=none", fix=fix)
 
 
 def _on_bus(node: Node) -> list[str]:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 from collections.abc import Mapping
 from importlib import import_module
 
+from primus_core.config.files import TEMPLATE
+from primus_core.errors import RequestError
 from primus_core.request.arguments import Parser, flags_of
 from primus_train.which_run import add_which_run
 
@@ -74,7 +77,7 @@ def add(actions: argparse._SubParsersAction[Parser]) -> None:
         "words", nargs="*", metavar="WORD", help="a part of the name of a model, backend, GPU or package"
     )
     new = actions.add_parser("new", help="Write an experiment from a template.", epilog=_NEW_EPILOG)
-    new.add_argument("model", metavar="MODEL", help="a model of `primus config list`")
+    new.add_argument("model", metavar="MODEL", type=_model, help="a model of `primus config list`")
     new.add_argument("--backend", metavar="BACKEND", required=True, help="the framework")
     new.add_argument("--gpu", metavar="GPU", required=True, help="the GPU model")
     new.add_argument(
@@ -127,6 +130,22 @@ def _add_machine(parser: Parser) -> None:
         metavar="N",
         help="number of machines (default: 1; validate: as many as the layout needs)",
     )
+
+
+def _model(text: str) -> str:
+    """For `type=`: the name of a model. Where a template is named by its path, the options for the rest are told."""
+    from primus_train.templates import catalogue  # a backend's own packages, for a name with a `/`
+
+    if "/" not in text:
+        return text
+    known = catalogue.known()
+    flags = {one.backend.lower(): ("--backend", one.backend) for one in known}
+    flags |= {one.gpu.lower(): ("--gpu", one.gpu) for one in known}
+    parts = text.removeprefix(TEMPLATE).split("/")
+    rest = [part for part in parts if part.lower() not in flags]
+    meant = shlex.join([*rest, *(word for part in parts for word in flags.get(part.lower(), ()))])
+    fix = "the backend and the GPU are options"
+    raise RequestError(f"'{text}' is not a model", fix=fix, options=[text], meant=meant)
 
 
 def _count(text: str) -> int:

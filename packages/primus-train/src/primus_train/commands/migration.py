@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import sys
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
@@ -24,7 +25,7 @@ from primus_train.migration import Migration
 __all__ = ["migrate"]
 
 KeyPath = tuple[str, ...]
-_EXAMPLE = "--to megatron-core==0.19"
+_EXAMPLE = "megatron-core==0.19"
 _NAMES = {"megatron-core": "megatron"}
 """Frameworks that are not called as their backend."""
 
@@ -43,8 +44,7 @@ def migrate(args: argparse.Namespace) -> int:
     """Write the new file, and say on stderr what became of settings."""
     framework, _, version = args.to.partition("==")
     if not framework or not version:
-        fix = f"--to {framework}==VERSION; `primus config migrate --help` has examples" if framework else _EXAMPLE
-        raise RequestError(f"'{args.to}' is not FRAMEWORK==VERSION", fix=fix)
+        raise _without_framework(args)
     if args.output and os.path.lexists(args.output):
         raise RequestError(f"{args.output} is there already", fix="name another file, or remove that one")
     backend = load_backend(Catalogue.here(HostRoot(), args.layer), _NAMES.get(framework, framework))
@@ -68,6 +68,21 @@ def migrate(args: argparse.Namespace) -> int:
     if not whole:
         sys.stderr.write("note: comments are lost, and the file is rewritten\n")
     return _write(args.output, text)
+
+
+def _without_framework(args: argparse.Namespace) -> RequestError:
+    """The error for a version without its framework, or the reverse: that of the file, where it names one."""
+    word = args.to.strip("=").removeprefix("v")
+    is_version = word[:1].isdigit()
+    try:
+        found = re.search(r"^\s*framework:\s*['\"]?(\w+)", bounds.text_of(args.file), re.M) if is_version else None
+    except (OSError, UnicodeDecodeError):
+        found = None
+    backend = found[1] if found else ""
+    framework = next((name for name, one in _NAMES.items() if one == backend), backend)
+    meant = f"{framework}=={word}" if framework else None
+    fix = f"--to {meant or (f'torchtitan=={word}' if is_version else f'{word}==VERSION' if word else _EXAMPLE)}"
+    return RequestError(f"'{args.to}' is not FRAMEWORK==VERSION", fix=fix, options=[args.to], meant=meant)
 
 
 def _write(output: str, text: str) -> int:

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from primus_core.config.document import Document, Path, at, dotted
+from primus_core.config.files import TEMPLATE
 from primus_core.contracts import launchers
 from primus_core.environment.placement import resolve as place_in_job
 from primus_core.errors import Mistakes, RequestError
@@ -31,7 +32,7 @@ from primus_machine.units import counted
 from primus_train import experiment, overrides
 from primus_train import task as train
 from primus_train.planning import Resolved
-from primus_train.templates import catalogue
+from primus_train.templates import catalogue, similar
 from primus_train.templates.recipe import GPUS_PER_NODE, Template, leaves
 from primus_train.which_run import NEW, repeated_words
 
@@ -152,6 +153,8 @@ def resolve_file(
 def _written(args: argparse.Namespace) -> Document:
     """The experiment with what it extends, circles and missing files refused, and with the command line's settings."""
     environ = HostRoot().environ
+    if not (args.file.startswith(TEMPLATE) or os.path.exists(args.file)):
+        raise similar.missing_file(args.file, (), environ)
     document = experiment.read(args.file, environ)
     if not args.overrides:
         catalogue.extended(args.file, environ)

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 from primus_core.config.document import Document, Path, dotted
 from primus_core.errors import ConfigError, Mistakes, nearest, suggestion
 from primus_core.request import former
-from primus_train.overrides import is_alone, is_typed, lacks_value, no_section
+from primus_train.overrides import is_alone, is_typed, lacks_value, meant_at_top, no_section, typed_words
 
 __all__ = ["Checked", "Option", "check", "examine", "load"]
 
@@ -130,12 +130,18 @@ class _Walk(NamedTuple):
         beside = {name[len(prefix) :].split(".")[0] for name in self.options if name.startswith(prefix)}
         known = f"known in '{prefix[:-1]}': {', '.join(sorted(beside))}" if prefix else ""
         what = f"{self.framework} has no setting '{dotted(path)}'"
+        where = document.where(path)
         if instead := former.instead("train", dotted(path)):
-            return ConfigError(what, where=document.where(path), fix=instead), set()
+            return ConfigError(what, where=where, fix=instead, options=typed_words(where)), set()
         meant = self.meant(prefix, str(path[-1]), beside)
+        if not meant or path[0] == "overrides":
+            fix, key = meant_at_top(where)
+            if fix:
+                return ConfigError(what, where=where, fix=fix, options=typed_words(where), meant=key), set()
         single = f"did you mean '{meant[0]}'?" if len(meant) == 1 else ""
         fix = single or (f"set one of {', '.join(meant)}" if meant else "remove it")
-        return ConfigError(what, where=document.where(path), why="" if single else known, fix=fix), set(meant)
+        why, options = "" if single else known, typed_words(where)
+        return ConfigError(what, where=where, why=why, fix=fix, options=options), set(meant)
 
     def meant(self, prefix: str, leaf: str, beside: Collection[str]) -> list[str]:
         """Return what was meant: another tool's name, the beginning of names beside it, a name near it, or one of

@@ -12,8 +12,10 @@ from typing import Any, Self
 
 from primus_core.config.document import Document, Path, dotted
 from primus_core.errors import AlreadyRefused, ConfigError
+from primus_core.journal import record, summary
 from primus_core.journal.events import saved_steps
-from primus_core.plan.plan import Requirement
+from primus_core.outcome.divergence import last_finite, restart_words
+from primus_core.plan.plan import METRICS, Requirement
 from primus_core.requirements import missing
 from primus_train.backend import BackendCall
 from primus_train.kit.options import Checked, Option, examine
@@ -182,9 +184,9 @@ class Settings:
         """Return the step of the checkpoint of `run` whose weights training starts with, and the plan's notes on it.
 
         Raises:
-            ConfigError: there is no whole checkpoint of step `at`.
+            ConfigError: there is no whole checkpoint of step `at`, or none from before the loss was not finite.
         """
-        [step] = _chosen(run, made, at or max(made))
+        step = max(_chosen(run, made, at))
         return step, (f"starts from the weights of step {step} of {os.path.basename(run)}",)
 
     def start_from(
@@ -196,9 +198,10 @@ class Settings:
         `unit`: the framework's word for a step; `at`: the step that was asked for.
 
         Raises:
-            ConfigError: all of them are at that end, or behind it, or the one of step `at` is missing.
+            ConfigError: all of them are at that end, or behind it, or the one of step `at` is missing, or none is from
+                before the loss was not finite.
         """
-        made = _chosen(run, made, at)
+        given, made = made, _chosen(run, made, at)
         last, name = self[end], os.path.basename(run)
         later = sorted(step for step in made if step >= last)
         if len(later) == len(made):
@@ -212,7 +215,10 @@ class Settings:
         newer = ", ".join(map(str, later))
         skipped = (f"skips newer checkpoints of {name} ({unit} {newer}): training ends at {unit} {last}",)
         notes = [f"continues from {unit} {start} of {name}", *(skipped if later else ())]
-        damaged = [step for step in sorted(saved_steps(run)) if start < step < last and step not in made]
+        if at is None and (lost := sorted({*given} - {*made})):
+            newer = ", ".join(map(str, lost))
+            notes.append(f"skips newer checkpoints of {name} ({unit} {newer}): the loss was not finite after them")
+        damaged = [step for step in sorted(saved_steps(run)) if start < step < last and step not in given]
         if damaged and at is None:
             newer = ", ".join(map(str, damaged))
             notes.append(f"skips newer checkpoints of {name} ({unit} {newer}): incomplete, removed, or failed to load")
@@ -229,8 +235,18 @@ class Settings:
 
 
 def _chosen(run: str, made: Sequence[int], at: int | None) -> Sequence[int]:
+    """The steps to choose from: that of step `at`; else those before the loss of `run` was not finite to its end."""
     if at is None:
-        return made
+        rows = () if record.read(run).last_loss is not None else summary.stream(f"{run}/{METRICS}")
+        finite = last_finite(rows)
+        if good := [step for step in made if finite is None or step < finite]:
+            return good
+        name = os.path.basename(run)
+        raise ConfigError(
+            f"no checkpoint of {name} is from before its loss was not finite",
+            why=f"it has: {', '.join(map(str, sorted(made)))}; training from one of them would diverge again",
+            fix=f"lower the learning rate, and add: {restart_words(run)}\nor choose one: --continue {name}@STEP",
+        )
     if at not in made:
         raise ConfigError(
             f"{os.path.basename(run)} has no complete checkpoint of step {at}",

@@ -25,6 +25,7 @@ __all__ = ["BENCH_COMMAND", "ENGINES", "GEMM", "Settings", "declare", "settle"]
 ENGINES = ("torch", "triton", "hipblaslt")
 BENCH_COMMAND = "hipblaslt-bench"
 _ON_CPU = ENGINES[:1]
+_ON_CPU_ONLY = "on a CPU, use --engine torch with --dtype bf16, fp16 or fp32"
 _EPILOG = """examples:
   primus direct -- bench gemm -M 8192
   primus direct -- bench gemm -M 4096 -N 14336 -K 4096 --dtype fp8 --engine all
@@ -168,6 +169,11 @@ class Gemm(RankBenchmark[Settings]):
         command = (Requirement("command", BENCH_COMMAND, fix),) * ("hipblaslt" in settings.engines)
         return (*options.requirements(*["triton"] * ("triton" in settings.engines)), *command)
 
+    def on_cpu(self, settings: Settings) -> str:
+        """What to do without a GPU: some engines and types have nothing on a CPU."""
+        is_cpu = settings.engines == _ON_CPU and all(one.dtype != "fp8" for one in settings.problems)
+        return super().on_cpu(settings) if is_cpu else _ON_CPU_ONLY
+
     def notes(self, settings: Settings, call: TaskCall) -> tuple[str, ...]:
         """What the settings have to say."""
         return settings.notes
@@ -199,7 +205,7 @@ def _needs_gpu(reason: str) -> RequestError:
     return RequestError(
         f"{reason} needs a GPU, but --device is cpu",
         why="it does not run on a CPU, or is only emulated there, so its speed would be meaningless",
-        fix="remove --device; on a CPU, use --engine torch with --dtype bf16, fp16 or fp32",
+        fix=f"remove --device; {_ON_CPU_ONLY}",
     )
 
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from primus_core.journal import events, summary
 from primus_core.journal.events import checkpoint_saved
 from primus_core.journal.metrics import Metrics, Validation, append, is_step, log_line
-from primus_core.outcome import attempts, closing, divergence, failed_lines, failure
+from primus_core.outcome import attempts, closing, continuing, failed_lines, failure
 from primus_core.output.console import say
 from primus_core.runtimes.direct.torchrun import TORCHRUN
 
@@ -283,7 +283,7 @@ def test_the_command_that_continues_a_run_names_what_it_continues(
     for step in saved:
         checkpoint_saved(str(tmp_path), step=step, path="x")
     typed = ["primus", "direct", "--", "train", "x", "--continue", "before@7"]
-    assert closing.continuing_line(typed, str(tmp_path), continues) == shown
+    assert continuing.continuing_line(typed, str(tmp_path), continues) == shown
 
 
 @pytest.mark.parametrize(
@@ -335,7 +335,7 @@ def test_the_last_finite_step_of_a_training_that_ended_with_a_loss_that_is_not(
     rows: list[tuple[int, float | None, float | None]], last: int | None
 ) -> None:
     found = [{"step": step, "loss": loss, "grad_norm": norm} for step, loss, norm in rows]
-    assert divergence.last_finite(found) == last
+    assert continuing.last_finite(found) == last
 
 
 def test_a_training_that_diverged_starts_again_from_the_last_good_checkpoint_that_is_left(tmp_path: Path) -> None:
@@ -343,12 +343,12 @@ def test_a_training_that_diverged_starts_again_from_the_last_good_checkpoint_tha
     (run / "logs").mkdir(parents=True)
     text = "".join(json.dumps({"step": at, "steps": 9, "loss": loss}) + "\n" for at, loss in enumerate(rows, 1))
     (run / "metrics.jsonl").write_text(text)
-    assert divergence.restart_words(str(run)) == "--new"
+    assert continuing.restart_words(str(run)) == "--new"
     for step in (1, 2, 3, 4, 5):
         events.Events(f"{run}/{events.FILE}").emit(events.CHECKPOINT_SAVED, step=step, path=str(run / f"step-{step}"))
         (run / f"step-{step}").mkdir()
-    assert divergence.restart_words(str(run)) == "--continue exp_1@3"
+    assert continuing.restart_words(str(run)) == "--continue exp_1@3"
     (run / "step-3").rmdir()
-    assert divergence.restart_words(str(run)) == "--continue exp_1@2"
+    assert continuing.restart_words(str(run)) == "--continue exp_1@2"
     (run / "metrics.jsonl").write_text(text + '{"step": 7, "steps": 9, "loss": 1.0}\n')
-    assert divergence.restart_words(str(run)) == ""
+    assert continuing.restart_words(str(run)) == ""

@@ -13,7 +13,7 @@ from typing import Any
 from primus_core.errors import RequestError
 from primus_core.journal.events import CHECKPOINT_SAVED, read_events
 from primus_core.journal.record import RunRecord
-from primus_core.outcome.closing import continuing_line
+from primus_core.outcome.continuing import continuing_line
 from primus_core.plan.plan import METRICS, PLAN
 from primus_core.request.arguments import Parser, parse_segment
 from primus_core.runs.lookup import resolve, workspace

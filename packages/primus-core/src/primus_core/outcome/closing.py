@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-import os
 import re
 import shlex
 from collections.abc import Iterable, Sequence
@@ -11,7 +9,6 @@ from typing import TYPE_CHECKING
 
 from primus_core.environment.resolve import OWNED, USER
 from primus_core.journal import record, summary
-from primus_core.journal.events import saved_steps
 from primus_core.journal.summary import Row
 from primus_core.plan.plan import METRICS, Plan, Variable
 from primus_core.runs.rundir import COMPLETED, short
@@ -20,7 +17,7 @@ from primus_machine.secrets.names import SECRET
 if TYPE_CHECKING:
     from primus_core.outcome.failure import Failure
 
-__all__ = ["continuing_line", "last_step", "next_lines", "not_failed", "own_variables", "render"]
+__all__ = ["last_step", "next_lines", "not_failed", "own_variables", "render", "without_once"]
 
 _ONCE = {"--new": r"(?!)", "--continue": r"(?!-)(?!pretrain$)[^=]+", "--from": r".*"}
 """Options of the typed command that are not meant a second time, and what their values look like."""
@@ -37,7 +34,8 @@ def not_failed(plan: Plan, status: str, seconds: float, first: Failure | None = 
     return render(rows, status=status, run_dir=short(directory), seconds=seconds, next_steps=after) + failed
 
 
-def _without_once(words: Sequence[str]) -> list[str]:
+def without_once(words: Sequence[str]) -> list[str]:
+    """Return the words of a command without the options that are not meant a second time."""
     kept: list[str] = []
     option = ""
     for word in words:
@@ -53,39 +51,15 @@ def next_lines(plan: Plan, status: str, *, is_refusal: bool = False) -> tuple[st
     typed, own, directory = _typed(plan), own_variables(plan.environment), plan.place.directory
     if own is None or is_refusal:
         return ()
-    if status == COMPLETED and not _has_diverged(summary.read(f"{directory}/{METRICS}")):
-        again = _without_once(typed)
+    rows = summary.read(f"{directory}/{METRICS}")
+    if status == COMPLETED and not (rows and rows[-1]["loss"] is None):
+        again = without_once(typed)
         more = plan.next_steps if again and SECRET not in " ".join(again) else ()
         return tuple(f"{own}{shlex.join([*again, *shlex.split(words)])}{_ANEW}" for words in more)
+    from primus_core.outcome.continuing import continuing_line  # not after a run that ended well
+
     line = continuing_line(typed, directory, plan.continues)
     return (f"{own}{line}",) if line else ()
-
-
-def continuing_line(typed: Sequence[str], directory: str, continues: str) -> str:
-    """Return the command that continues the run in `directory`; empty: there is none.
-
-    `typed`: how it was started. `continues`: the directory of the run that it continued itself; empty: it did not.
-    """
-    again, rows = _without_once(typed), summary.read(f"{directory}/{METRICS}")
-    if not again or SECRET in " ".join(again):
-        return ""
-    if _has_diverged(rows):
-        from primus_core.outcome.divergence import restart_words  # not in a run that ended well
-
-        where = restart_words(directory)
-        return f"{shlex.join(again)} {where}    # lower the learning rate, too: the loss was not finite"
-    end = rows[-1]["steps"] if rows and isinstance(rows[-1]["steps"], int) else math.inf
-    newest = max(saved_steps(directory), default=0)
-    if newest >= end:
-        return ""
-    if newest:
-        return f"{shlex.join(again)}    # continues from step {newest}"
-    # The run before is still the one to continue, and may need the words that were meant once.
-    return f"{shlex.join(typed)}    # continues {os.path.basename(continues)} again" if continues else ""
-
-
-def _has_diverged(rows: Sequence[Row]) -> bool:
-    return bool(rows) and rows[-1]["loss"] is None
 
 
 def own_variables(environment: Iterable[Variable]) -> str | None:

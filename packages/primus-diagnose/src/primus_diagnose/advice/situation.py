@@ -8,7 +8,7 @@ import shlex
 from collections.abc import Callable, Iterator, Mapping
 
 from primus_core.errors import nearest
-from primus_core.outcome.divergence import restart_words
+from primus_core.outcome.continuing import restart_words
 from primus_diagnose.advice.figures import Figures
 from primus_diagnose.verdict import Advice, Finding
 from primus_machine.files import plain_json

@@ -14,7 +14,7 @@ from primus_core.config.document import Document, Path, dotted
 from primus_core.errors import AlreadyRefused, ConfigError
 from primus_core.journal import record, summary
 from primus_core.journal.events import saved_steps
-from primus_core.outcome.divergence import last_finite, restart_words
+from primus_core.outcome.continuing import last_finite, restart_words
 from primus_core.plan.plan import METRICS, Requirement
 from primus_core.requirements import missing
 from primus_train.backend import BackendCall

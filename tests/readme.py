@@ -25,6 +25,7 @@ NEEDS = (
         "megatron",
         "-- train pretrain",
         "corpus",
+        "tokens_text",
         "exp.yaml",
     ),
     "-- preflight",  # a GPU: without one, its answer is that it is not known (exit code 3)

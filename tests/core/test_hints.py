@@ -14,7 +14,7 @@ from tests.packages import PACKAGES, project
 from primus_core.cli.commands import load, names
 from primus_core.cli.hints import Known, instead, retyped
 from primus_core.cli.main import main
-from primus_core.cli.proposed import refusal
+from primus_core.cli.proposed import moved, refusal
 from primus_core.installed import homes
 from primus_core.request.arguments import parse_segment
 from primus_core.request.request import parse
@@ -181,6 +181,11 @@ def test_a_legal_value_that_looks_like_a_task_is_no_forgotten_dash() -> None:
 def test_what_nobody_can_tell_is_not_guessed(words: str) -> None:
     refused = RequestError("unknown option '--nothing'", kind="unknown", options=["--nothing"])
     assert instead(words.split(), KNOWN, refused) is None
+
+
+@pytest.mark.parametrize("words", ["direct --nothing", "container --numa", "direct --numa -- --env A=1", ""])
+def test_an_option_is_moved_only_in_a_command_that_has_a_task(words: str) -> None:
+    assert moved(words.split(), [RequestError("", options=["--numa", "--nothing"])]) == []
 
 
 def test_a_whole_command_follows_from_the_fields_of_an_error_whatever_its_texts_say() -> None:

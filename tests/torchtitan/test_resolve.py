@@ -315,6 +315,26 @@ def test_data_that_contradict_themselves_are_refused(resolve: Resolve, data: str
         resolve(RAW.partition("data:")[0] + f"data: {data}\n")
 
 
+@pytest.mark.parametrize(
+    ("name", "text", "expected"),
+    [
+        ("corpus.jsonl", b"{}", "corpus.jsonl' is not a folder"),
+        ("folder/latin.txt", b"caf\xe9", "there is no text in"),
+        ("folder/text.csv", b"a", "there is no text in"),
+        ("folder/text.txt", b"a", ""),
+    ],
+)
+def test_text_is_a_folder_with_some(resolve: Resolve, tmp_path: Path, name: str, text: bytes, expected: str) -> None:
+    (tmp_path / name).parent.mkdir(exist_ok=True)
+    (tmp_path / name).write_bytes(text)
+    data = f"data: {{text: {tmp_path / name.partition('/')[0]}, vocab_size: 1024}}\n"
+    if expected:
+        with pytest.raises(ConfigError, match=re.escape(expected)):
+            resolve(RAW.partition("data:")[0] + data)
+    else:
+        assert resolve(RAW.partition("data:")[0] + data).prepare
+
+
 def test_a_dataset_of_torchtitan_and_data_are_refused(resolve: Resolve) -> None:
     with pytest.raises(ConfigError, match=r"'dataloader.dataset' and the section `data` both set the training data"):
         resolve(RAW + "dataloader: {dataset: c4}\n")

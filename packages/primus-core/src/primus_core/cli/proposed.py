@@ -93,6 +93,8 @@ def moved(words: Sequence[str], errors: Sequence[PrimusError]) -> list[str]:
 def _moved(words: Sequence[str], flag: str) -> list[str]:
     try:
         catalogue, asked = _parsed(words)
+        if not asked.task:
+            return []
         parsers = [options.runtime_parser(catalogue.runtime(layer.runtime)) for layer in asked.layers]
         inner = inner_parser(catalogue)
         task, name, _ = catalogue.task(asked.task)

@@ -41,10 +41,6 @@ SBATCH = (
 
 _IMAGE = r"[a-z0-9][\w.-]*(?::\d+)?(?:/[\w.-]+)+(?::[\w.-]+)?|[a-z0-9][\w.-]*:[\w.-]+"
 """Image names with a folder or a tag."""
-_ALONE = ("--standalone",)
-"""Those of torchrun that take no value."""
-_ANY = ("auto", "gpu", "cpu")
-"""Values that leave the choice to torchrun, and to us."""
 PROGRAM = ".py"
 MODULE = ("-m", "--module")
 EXPERIMENTS = (".yaml", ".yml", ".toml")
@@ -103,7 +99,7 @@ def without_launcher(words: Sequence[str]) -> tuple[str, list[str]]:
         flag = flag.replace("_", "-")
         if not inside or flag not in of_torchrun():
             kept.append(_spelt(word) if inside else word)
-        elif flag not in _ALONE:
+        elif flag != "--standalone":
             value = value if equals else rest.pop(0) if rest else ""
             total = value if flag in word_set("of_all_nodes") else total
             variables |= _variables(flag, value)
@@ -154,7 +150,7 @@ def _variables(flag: str, value: str) -> dict[str, str]:
         name = "CUDA_VISIBLE_DEVICES"
     if name == "NNODES":  # `1:4` is as many as come
         value = "N" if flag == "--hostfile" else value.rpartition(":")[2]
-    return {name: value} if name and value and value not in _ANY else {}
+    return {name: value} if name and value and value not in word_set("any") else {}
 
 
 def as_program(words: Sequence[str]) -> str:

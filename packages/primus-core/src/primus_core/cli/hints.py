@@ -74,10 +74,6 @@ def hints() -> tuple[Hint, ...]:
 
 _ONLY = {"-o": "capture", "-M": "gemm"}
 """Those that are all that a command needs, and its name: a word behind that is their value."""
-_ENDING = frozenset({"stop"})
-"""Commands that end something: a misspelt word is no reason to propose one."""
-_VERBS = ("list", "ls", "show")
-"""They name no run: `checkpoint list`."""
 _SWITCHES = {"--dry-run", "--debug", *word_set("of_docker")}
 
 
@@ -249,7 +245,7 @@ def _unknown_command(head: str, rest: Sequence[str], known: Known) -> RequestErr
         return RequestError(what, fix=found.fix)
     if answer := _as_task(what, head, rest, known):
         return answer
-    near = _near({*known.runtimes, *known.tasks, *known.commands} - _ENDING, head)
+    near = _near({*known.runtimes, *known.tasks, *known.commands} - word_set("ending"), head)
     if hint := _hint(head) or (None if near else _misspelt_hint(head)):
         return RequestError(what, why=hint.why, fix=_filled(hint, rest), kind=_COMMAND)
     return _misspelt(what, near, rest, known)
@@ -387,7 +383,7 @@ def _foreign_task(words: Sequence[str], refused: PrimusError) -> RequestError | 
 
 def _filled(hint: Hint, rest: Sequence[str]) -> str:
     """The command of a hint, with the person's own words."""
-    names = [word for word in rest if not word.startswith("-") and word not in _VERBS]
+    names = [word for word in rest if not word.startswith("-") and word not in word_set("verbs")]
     command = hint.named if names and hint.named else hint.bare
     if hint.file and any(is_experiment(word) for word in names):
         command = hint.file

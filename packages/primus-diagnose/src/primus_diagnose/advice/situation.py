@@ -140,7 +140,7 @@ def diverged(_: Finding, figures: Figures, __: HostRoot) -> Iterator[Advice]:
     """Where to start again: at a checkpoint from before the loss was not finite, or at the first step."""
     words = restart_words(figures.directory) if figures.directory and figures.framework else ""
     if words:
-        yield Advice("start again from before the loss was not finite, with the changes below", words=words)
+        yield Advice("with these changes, start again from before the loss was not finite", words=words)
 
 
 def rendezvous(_: Finding, figures: Figures, __: HostRoot) -> Iterator[Advice]:

@@ -56,10 +56,6 @@ class Detected(NamedTuple):
 def of_network(facts: Facts, place: Distributed, environ: Mapping[str, str]) -> Detected:
     """Its network alone."""
     found, notes = collectives.choose(
-        facts,
-        has_gpus=bool(facts.gpus),
-        nnodes=place.nnodes,
-        master_address=place.master_addr,
-        user_environ=environ,
+        facts, has_gpus=bool(facts.gpus), nnodes=place.nnodes, master_address=place.master_addr, user_environ=environ
     )
     return Detected(tuple(Variable(one.name, one.value, "network", one.why, source=one.source) for one in found), notes)

@@ -19,15 +19,7 @@ from primus_machine.gpus.visible import choosing, visible
 if TYPE_CHECKING:
     from primus_core.contracts.scheduler import Scheduler
 
-__all__ = [
-    "MAX_GPUS_PER_NODE",
-    "allocated",
-    "allocation",
-    "given",
-    "node_count",
-    "refuse_wrong_master",
-    "resolve",
-]
+__all__ = ["MAX_GPUS_PER_NODE", "allocated", "allocation", "given", "node_count", "refuse_wrong_master", "resolve"]
 
 MAX_GPUS_PER_NODE = 72
 """The largest node that one operating system sees today: an NVL72 rack."""

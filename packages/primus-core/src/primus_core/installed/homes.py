@@ -14,11 +14,7 @@ __all__ = ["SCHEDULERS", "home_of", "how_to_install", "meant", "names", "ours"]
 
 _FILE = os.path.join(os.path.dirname(__file__), "..", "data", "homes.toml")
 SCHEDULERS = {
-    "slurm": (
-        ("SLURM_", "SLURMD_"),
-        "SLURM_NODEID",
-        ("SLURM_STEP_NUM_NODES", "SLURM_NNODES", "SLURM_JOB_NUM_NODES"),
-    )
+    "slurm": (("SLURM_", "SLURMD_"), "SLURM_NODEID", ("SLURM_STEP_NUM_NODES", "SLURM_NNODES", "SLURM_JOB_NUM_NODES"))
 }
 """Of our packages' schedulers: how the names of their variables begin, the one that each process on a node has, and
 those with the number of nodes. A node, and a saved run, may have some where the package is not.

@@ -28,14 +28,7 @@ class LayerEnd:
     """How the program `main` of a layer ended. `log` has what it printed; `verdict`: of a job's step, why."""
 
     def __init__(
-        self,
-        record: RecordWriter,
-        main: Step,
-        log: str,
-        *,
-        scheduler: Scheduler | None,
-        verdict: Verdict,
-        ended: Ended,
+        self, record: RecordWriter, main: Step, log: str, *, scheduler: Scheduler | None, verdict: Verdict, ended: Ended
     ) -> None:
         self.record, self.plan, self.main, self.log = record, record.plan, main, log
         self.scheduler, self.verdict, self.ended = scheduler, verdict, ended

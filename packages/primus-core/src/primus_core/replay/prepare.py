@@ -29,7 +29,7 @@ __all__ = ["Replay", "prepare"]
 _PLANNED_HERE = frozenset({"direct", "network", "primus", "trust", "--numa"})
 """Origins of variables that say where the ranks stand and how this machine reaches others: never restored."""
 _PLACEMENT = frozenset({"NNODES", "NODE_RANK", "GPUS_PER_NODE", "MASTER_ADDR", "MASTER_PORT"}) | {
-    *(RUN_DIR, variables.PARENT),
+    *(RUN_DIR, variables.PARENT)
 }
 
 

@@ -212,10 +212,7 @@ def _mapped(value: Any, change: Callable[[str], str]) -> Any:
 
 
 def _code(run: Saved) -> dict[str, str]:
-    return {
-        "commit": run.code.get("commit") or NONE,
-        "uncommitted changes": _uncommitted(run.code),
-    }
+    return {"commit": run.code.get("commit") or NONE, "uncommitted changes": _uncommitted(run.code)}
 
 
 def _uncommitted(code: Mapping[str, Any]) -> str:

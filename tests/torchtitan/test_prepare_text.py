@@ -68,7 +68,7 @@ def test_a_cache_that_cannot_be_written_is_told_of_by_its_name(tmp_path: Path) -
     line = command(source, tmp_path / "taken" / "cache", tmp_path / "out")
     done = subprocess.run(line, capture_output=True, text=True, check=False)
     assert done.returncode == 3
-    assert done.stderr.startswith("error: the text cannot be prepared\n  why: ")
+    assert done.stderr.startswith("primus: error: the text cannot be prepared\n  why: ")
     assert f"{tmp_path}/taken/cache: Not a directory" in done.stderr
     assert not (tmp_path / "out").exists()
 

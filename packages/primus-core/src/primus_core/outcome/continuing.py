@@ -1,4 +1,4 @@
-"""The command that continues a run that did not end well, and where it may start: with weights that gave a finite loss."""
+"""The command that continues a run that did not end well, and where it may start: with weights of a finite loss."""
 
 from __future__ import annotations
 

@@ -38,6 +38,7 @@ def asker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captur
     """On two devices."""
     asker = Asker(EXPERIMENT, tmp_path, monkeypatch, capsys)
     (tmp_path / "text").mkdir()
+    (tmp_path / "text/a.md").write_text("some text")
     monkeypatch.setenv("GPUS_PER_NODE", "2")
     return asker
 

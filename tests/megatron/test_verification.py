@@ -119,6 +119,17 @@ def test_the_files_of_a_layer_specification_count_for_kept_results() -> None:
     assert VERIFIER.packages({"spec": ["mine.layers", "spec"]}) == ("megatron", "primus_megatron", "mine")
 
 
+def test_layouts_overlap_communication_as_the_experiment_does() -> None:
+    """Weights are gathered by the distributed optimizer alone: Megatron refuses to overlap that without it."""
+    names = ("overlap_grad_reduce", "overlap_param_gather")
+    for given in (dict.fromkeys(names, True), {names[0]: True}, {}):
+        small = VERIFIER.experiment(given, shrink=True, layouts=[], device="cpu")
+        assert [small[name] for name in names] == [given.get(name, False) for name in names]
+    assert VERIFIER.settings({"dp": 2})["overlap_param_gather"] is False
+    assert VERIFIER.settings({"dp": 2, "zero": 0})["overlap_param_gather"] is False
+    assert "overlap_param_gather" not in VERIFIER.settings({"dp": 2, "zero": 1})
+
+
 def test_what_no_axis_stands_for_is_named() -> None:
     settings = {
         "use_megatron_fsdp": True, "use_torch_fsdp2": True, "num_distributed_optimizer_instances": 2,
@@ -131,6 +142,8 @@ def test_what_no_axis_stands_for_is_named() -> None:
         "expert_tensor_parallel_size=1", "decoder_first_pipeline_num_layers=3", "recompute_granularity=selective",
         "pipeline_model_parallel_layout=E|t*4|L", "overlap_param_gather=true",
     }  # fmt: skip
+    sharded = {"use_distributed_optimizer": True, "overlap_grad_reduce": True, "overlap_param_gather": True}
+    assert VERIFIER.unexpressed(sharded) == {}, "trials have them"
     whole = {"recompute_granularity": "full", "expert_tensor_parallel_size": 2, "tensor_model_parallel_size": 2}
     assert VERIFIER.unexpressed(whole) == {}
     assert VERIFIER.own(whole)["recompute"] == 1
@@ -159,8 +172,11 @@ def test_a_fault_in_megatron_is_named(fault: str, words: list[str], said: str, p
 
 @pytest.mark.full
 def test_layouts_of_a_dense_model_are_equal(primus: Run, tmp_path: Path) -> None:
-    found = verifier(primus, tmp_path)(EXAMPLE, "--layouts", "repeat=1", "tp=2,sp=1", "pp=2,vpp=2", "dp=2,zero=1")
+    overlaps = ("use_distributed_optimizer=true", "overlap_grad_reduce=true", "overlap_param_gather=true")
+    layouts = ("own", "repeat=1", "tp=2,sp=1", "pp=2,vpp=2", "dp=2")
+    found = verifier(primus, tmp_path)(EXAMPLE, *overlaps, "--layouts", *layouts)
     assert found["verdict"] == "equal", texts(found)
+    assert [one["layout"] for one in found["layouts"]] == ["zero=1,dp=2", *layouts[1:]]
 
 
 @pytest.mark.full

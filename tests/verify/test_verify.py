@@ -176,11 +176,12 @@ def test_what_a_small_model_with_experts_cannot_do_is_known_before_anything_star
     text = EXPERIMENT.replace("{family: llama3, flavor: 8B}", "{family: qwen3, flavor: 30B-A3B}")
     Path(experiment).write_text(text.replace("tensor_parallel_degree: 8", "tensor_parallel_degree: 4"))
     words = ("verify", "--config", experiment, "--layouts")
-    done = primus("direct", "--", *words, "cp=3,ep=3", "fsdp=2,ep=4", "tp=8", "pp=64")
+    done = primus("direct", "--", *words, "cp=3,ep=3", "fsdp=2,ep=4", "ep=8", "tp=8", "pp=64")
     assert done.returncode == 2
-    for why in ("expert parallelism 3 does not divide 4 experts", "expert parallelism 4 does not divide 2",
+    for why in ("expert parallelism 3 does not divide 8 experts", "expert parallelism 4 does not divide 2",
                 "tensor parallelism 8 does not divide n_kv_heads 2", "too few for 64 pipeline stages"):  # fmt: skip
         assert why in done.stderr, done.stderr
+    assert "fix: --layouts ep=8,fsdp=8" in done.stderr
     assert "--shrink" not in done.stderr, "the large one cannot either"
     assert not (tmp_path / "output").exists()
     planned = primus("direct", "--dry-run", "--json", "--", *words, "fsdp=8,ep=8", "pp=8", "tp=4,sp=1")

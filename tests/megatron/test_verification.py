@@ -35,6 +35,7 @@ LATENT = Architecture(
 )  # fmt: skip
 WHOLE: Any = VERIFIER
 EXAMPLE = str(ROOT / "examples/megatron/tiny-cpu.yaml")
+OVERLAPS = ("use_distributed_optimizer=true", "overlap_grad_reduce=true", "overlap_param_gather=true")
 
 
 class TestTemplates(VerifierConformance):
@@ -160,6 +161,7 @@ def test_what_no_axis_stands_for_is_named() -> None:
         ("norm_of_one_rank", ["--layouts", "tp=2"], "gradient norm is .*all gradients are equal"),
         ("gradients_doubled", ["--layouts", "dp=2"], "gradient of every parameter is 2 times the reference"),
         ("stale_weight", ["--layouts", "dp=2"], "from step 2: all was equal until step 1"),
+        ("gather_lost", [*OVERLAPS, "--layouts", "own"], "from step 2: all was equal until step 1"),
         ("equal_dropout_seeds", ["--layouts", "tp=2"],
          "generator 'model-parallel-rng' of stage 0 has the same state on rank 0 and rank 1"),
         ("rope_of_one_stage", ["--layouts", "pp=2"], r"linear_qkv.weight is .* in 2 of 4 layers \(2, 3\), from step 1"),
@@ -172,9 +174,8 @@ def test_a_fault_in_megatron_is_named(fault: str, words: list[str], said: str, p
 
 @pytest.mark.full
 def test_layouts_of_a_dense_model_are_equal(primus: Run, tmp_path: Path) -> None:
-    overlaps = ("use_distributed_optimizer=true", "overlap_grad_reduce=true", "overlap_param_gather=true")
     layouts = ("own", "repeat=1", "tp=2,sp=1", "pp=2,vpp=2", "dp=2")
-    found = verifier(primus, tmp_path)(EXAMPLE, *overlaps, "--layouts", *layouts)
+    found = verifier(primus, tmp_path)(EXAMPLE, *OVERLAPS, "--layouts", *layouts)
     assert found["verdict"] == "equal", texts(found)
     assert [one["layout"] for one in found["layouts"]] == ["zero=1,dp=2", *layouts[1:]]
 

@@ -76,6 +76,20 @@ def stale_weight(module: Any) -> None:
     module.FP32Optimizer.step_with_ready_grads = stale
 
 
+@fault("megatron.core.distributed.param_and_grad_buffer")
+def gather_lost(module: Any) -> None:
+    """The gathering of weights that overlaps with the forward pass never begins."""
+    group = module._ParamAndGradBucketGroup
+    start = group.start_param_sync
+
+    def start_if_forced(self: Any, force_sync: bool = False) -> None:
+        if force_sync or not self.ddp_config.overlap_param_gather:
+            start(self, force_sync)
+        self.param_gather_dispatched = True
+
+    group.start_param_sync = start_if_forced
+
+
 @fault("megatron.core.tensor_parallel.random")
 def equal_dropout_seeds(module: Any) -> None:
     """All tensor ranks draw from the seed of the first one."""

@@ -210,6 +210,15 @@ def test_a_fault_in_torchtitan_is_named(fault: str, layout: str, said: str, expe
 
 
 @pytest.mark.full
+def test_a_trial_that_hangs_is_stopped_and_the_next_one_trained(experiment: str, verify: Verify) -> None:
+    """Its ranks do not end when they are told to."""
+    words = ("--layouts", "fsdp=2", "repeat=1", "--timeout", "60")
+    found = verify(experiment, *words, fault="titan_hangs", code=1, steps=1)
+    assert [one["status"] for one in found["layouts"]] == ["failed", "equal"]
+    assert "fsdp=2 took longer than 1 min (--timeout)" in found["layouts"][0]["why"]
+
+
+@pytest.mark.full
 @pytest.mark.parametrize("template", ["llama3.1_8B", "qwen3_30B_A3B", "deepseek_v2_lite"])
 def test_small_models_of_every_kind_are_equal_in_torchtitan(
     template: str, tmp_path: Path, primus: Run, verify: Verify

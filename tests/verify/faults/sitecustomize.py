@@ -5,7 +5,9 @@ from __future__ import annotations
 import importlib.abc
 import importlib.util
 import os
+import signal
 import sys
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -155,6 +157,20 @@ def titan_moment_lost(module: Any) -> None:
         return step(self, *args, **kwargs)
 
     module.Trainer.train_step = forgetful
+
+
+@fault("torchtitan.trainer")
+def titan_hangs(module: Any) -> None:
+    """Rank 1 never begins its first step, and does not end when it is told to."""
+    step = module.Trainer.train_step
+
+    def hang(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if os.environ["RANK"] == "1":
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)
+            time.sleep(3600)
+        return step(self, *args, **kwargs)
+
+    module.Trainer.train_step = hang
 
 
 @fault("torchtitan.trainer")

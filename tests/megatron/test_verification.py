@@ -35,6 +35,7 @@ LATENT = Architecture(
 )  # fmt: skip
 WHOLE: Any = VERIFIER
 EXAMPLE = str(ROOT / "examples/megatron/tiny-cpu.yaml")
+OVERLAPS = ("use_distributed_optimizer=true", "overlap_grad_reduce=true", "overlap_param_gather=true")
 
 
 class TestTemplates(VerifierConformance):
@@ -119,6 +120,17 @@ def test_the_files_of_a_layer_specification_count_for_kept_results() -> None:
     assert VERIFIER.packages({"spec": ["mine.layers", "spec"]}) == ("megatron", "primus_megatron", "mine")
 
 
+def test_layouts_overlap_communication_as_the_experiment_does() -> None:
+    """Weights are gathered by the distributed optimizer alone: Megatron refuses to overlap that without it."""
+    names = ("overlap_grad_reduce", "overlap_param_gather")
+    for given in (dict.fromkeys(names, True), {names[0]: True}, {}):
+        small = VERIFIER.experiment(given, shrink=True, layouts=[], device="cpu")
+        assert [small[name] for name in names] == [given.get(name, False) for name in names]
+    assert VERIFIER.settings({"dp": 2})["overlap_param_gather"] is False
+    assert VERIFIER.settings({"dp": 2, "zero": 0})["overlap_param_gather"] is False
+    assert "overlap_param_gather" not in VERIFIER.settings({"dp": 2, "zero": 1})
+
+
 def test_what_no_axis_stands_for_is_named() -> None:
     settings = {
         "use_megatron_fsdp": True, "use_torch_fsdp2": True, "num_distributed_optimizer_instances": 2,
@@ -131,6 +143,8 @@ def test_what_no_axis_stands_for_is_named() -> None:
         "expert_tensor_parallel_size=1", "decoder_first_pipeline_num_layers=3", "recompute_granularity=selective",
         "pipeline_model_parallel_layout=E|t*4|L", "overlap_param_gather=true",
     }  # fmt: skip
+    sharded = {"use_distributed_optimizer": True, "overlap_grad_reduce": True, "overlap_param_gather": True}
+    assert VERIFIER.unexpressed(sharded) == {}, "trials have them"
     whole = {"recompute_granularity": "full", "expert_tensor_parallel_size": 2, "tensor_model_parallel_size": 2}
     assert VERIFIER.unexpressed(whole) == {}
     assert VERIFIER.own(whole)["recompute"] == 1
@@ -147,6 +161,7 @@ def test_what_no_axis_stands_for_is_named() -> None:
         ("norm_of_one_rank", ["--layouts", "tp=2"], "gradient norm is .*all gradients are equal"),
         ("gradients_doubled", ["--layouts", "dp=2"], "gradient of every parameter is 2 times the reference"),
         ("stale_weight", ["--layouts", "dp=2"], "from step 2: all was equal until step 1"),
+        ("gather_lost", [*OVERLAPS, "--layouts", "own"], "from step 2: all was equal until step 1"),
         ("equal_dropout_seeds", ["--layouts", "tp=2"],
          "generator 'model-parallel-rng' of stage 0 has the same state on rank 0 and rank 1"),
         ("rope_of_one_stage", ["--layouts", "pp=2"], r"linear_qkv.weight is .* in 2 of 4 layers \(2, 3\), from step 1"),
@@ -159,8 +174,10 @@ def test_a_fault_in_megatron_is_named(fault: str, words: list[str], said: str, p
 
 @pytest.mark.full
 def test_layouts_of_a_dense_model_are_equal(primus: Run, tmp_path: Path) -> None:
-    found = verifier(primus, tmp_path)(EXAMPLE, "--layouts", "repeat=1", "tp=2,sp=1", "pp=2,vpp=2", "dp=2,zero=1")
+    layouts = ("own", "repeat=1", "tp=2,sp=1", "pp=2,vpp=2", "dp=2")
+    found = verifier(primus, tmp_path)(EXAMPLE, *OVERLAPS, "--layouts", *layouts)
     assert found["verdict"] == "equal", texts(found)
+    assert [one["layout"] for one in found["layouts"]] == ["zero=1,dp=2", *layouts[1:]]
 
 
 @pytest.mark.full

@@ -234,6 +234,15 @@ def test_a_layout_whose_gradients_were_wrong_is_noted(resolve: Resolve, ranks: i
     assert not any("gradients" in note for note in resolve(f"{BASE}{degrees}\n{text}", ranks=ranks).notes), "no experts"
 
 
+def test_experts_that_ranks_cannot_share_equally_are_refused(resolve: Resolve) -> None:
+    """TorchTitan's token exchange gives each rank as many experts."""
+    text = "model: {family: deepseek_v3, flavor: debugmodel}\ndata: {text: python-stdlib}\nparallelism: "
+    assert resolve(text + "{expert_parallel_degree: 4}", ranks=4)
+    assert "expert parallelism 3 does not divide 8 experts" in refused(
+        resolve, text + "{expert_parallel_degree: 3}", ranks=3
+    )
+
+
 def test_a_third_partys_module_is_a_family(resolve: Resolve) -> None:
     text = "model: {family: my_models.llama, flavor: tiny}\ndataloader: {dataset: c4}"
     assert ("module", "my_models") in [(need.kind, need.name) for need in resolve(text).requires]

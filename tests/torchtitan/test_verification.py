@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from tests.templates import of
 
+from primus_torchtitan import small_experts
 from primus_torchtitan.verification import VERIFIER
 from primus_verify.testing import VerifierConformance
 
@@ -59,6 +60,38 @@ def test_a_pipeline_has_a_micro_batch_for_each_stage_and_sequences_are_cut_into_
     assert small["training"]["seq_len"] % 3 == 0
     assert small["parallelism"]["pipeline_parallel_microbatch_size"] == 2
     assert VERIFIER.settings({"pp": 4, "fsdp": 2}, 16)["training.local_batch_size"] == 8
+
+
+@pytest.mark.parametrize(
+    ("flavor", "layouts", "sizes"),
+    [
+        ("qwen3 30B-A3B", [{}], "layers=4 heads=4 groups=2 experts=4"),
+        ("qwen3 30B-A3B", [{"fsdp": 8, "ep": 8}, {"pp": 3}], "layers=6 heads=4 groups=2 experts=8"),
+        ("qwen3 30B-A3B", [{"tp": 4}, {"fsdp": 3, "ep": 3}], "layers=4 heads=8 groups=4 experts=4"),
+        ("deepseek_v3 16B", [{"pp": 2}, {"tp": 8}], "layers=5 heads=8 groups=8 experts=4"),
+        ("gpt_oss 20b", [{"tp": 8}, {"fsdp": 16, "ep": 16}], "layers=4 heads=64 groups=8 experts=16"),
+    ],
+)
+def test_layouts_divide_a_small_model_with_experts_as_the_large_one(
+    flavor: str, layouts: list[dict[str, int]], sizes: str
+) -> None:
+    family, _, name = flavor.partition(" ")
+    model = {"family": family, "flavor": name}
+    small = VERIFIER.experiment({"model": model}, shrink=True, layouts=layouts, device="cpu")["model"]
+    assert small["flavor"] == f"{flavor} {sizes}"
+
+
+@pytest.mark.full
+@pytest.mark.torch
+@pytest.mark.parametrize("flavor", ["qwen3 30B-A3B", "deepseek_v3 671B", "gpt_oss 20b"])
+def test_what_is_checked_of_a_small_model_is_what_torchtitan_builds(flavor: str) -> None:
+    pytest.importorskip("torchtitan", reason="torchtitan is not installed")
+    from primus_torchtitan.generate_schema import sizes
+
+    heads = "64 groups=8" if flavor.startswith("gpt_oss") else "8 groups=8"
+    name = f"{flavor} layers=6 heads={heads} experts=8"
+    built = sizes(small_experts.model_registry(name).model)
+    assert small_experts.facts(name).items() <= built.items()
 
 
 def test_what_no_axis_stands_for_is_named_and_defaults_are_not() -> None:

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from primus_core.errors import PrimusError, RequestError
+from primus_core.errors import MachineError, PrimusError, RequestError
 from primus_torchtitan.verification import VERIFIER as TITAN
 from primus_train.kit.neutral import in_halves
 from primus_train.models import catalogue
 from primus_train.models.architecture import Architecture
-from primus_verify.against import small_model
+from primus_verify.against import Side, small_model
 from primus_verify.exchange import as_neutral, with_neutral
 from primus_verify.stored import overwrite, read
 
@@ -53,6 +55,16 @@ def test_a_weight_that_the_other_framework_lacks_or_that_has_no_neutral_name_is_
         with_neutral(VERIFIER, drawn(), {}, MODEL)
     with pytest.raises(PrimusError, match=r"layers.0.moe.router.weight has no neutral name"):
         as_neutral(VERIFIER, {"layers.0.moe.router.weight": np.ones(1)}, MODEL)
+
+
+def test_a_framework_that_does_not_answer_has_a_limit(tmp_path: Path) -> None:
+    python = tmp_path / "python"
+    python.write_text("#!/bin/sh\nexec sleep 60\n")
+    python.chmod(0o755)
+    side = Side("megatron", str(python), "model.yaml", str(tmp_path), dict(os.environ), print, 1)
+    with pytest.raises(MachineError, match="cannot plan a training") as caught:
+        side.refusal()
+    assert caught.value.why == "it took longer than 1 s (--timeout)"
 
 
 @pytest.mark.full

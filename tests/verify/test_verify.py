@@ -169,6 +169,25 @@ def test_the_small_model_is_divided_as_the_large_one_and_not_the_reason(experime
     assert "--shrink" not in done.stderr
 
 
+def test_what_a_small_model_with_experts_cannot_do_is_known_before_anything_starts(
+    experiment: str, primus: Run, tmp_path: Path
+) -> None:
+    """It stands for one of 128 experts, 48 layers and 4 groups of heads."""
+    text = EXPERIMENT.replace("{family: llama3, flavor: 8B}", "{family: qwen3, flavor: 30B-A3B}")
+    Path(experiment).write_text(text.replace("tensor_parallel_degree: 8", "tensor_parallel_degree: 4"))
+    words = ("verify", "--config", experiment, "--layouts")
+    done = primus("direct", "--", *words, "cp=3,ep=3", "fsdp=2,ep=4", "ep=8", "tp=8", "pp=64")
+    assert done.returncode == 2
+    for why in ("expert parallelism 3 does not divide 8 experts", "expert parallelism 4 does not divide 2",
+                "tensor parallelism 8 does not divide n_kv_heads 2", "too few for 64 pipeline stages"):  # fmt: skip
+        assert why in done.stderr, done.stderr
+    assert "fix: --layouts ep=8,fsdp=8" in done.stderr
+    assert "--shrink" not in done.stderr, "the large one cannot either"
+    assert not (tmp_path / "output").exists()
+    planned = primus("direct", "--dry-run", "--json", "--", *words, "fsdp=8,ep=8", "pp=8", "tp=4,sp=1")
+    assert json.loads(planned.stdout)["config"]["not_tried"] == {}
+
+
 @pytest.mark.full
 @pytest.mark.parametrize(
     ("fault", "layout", "said"),
@@ -188,6 +207,15 @@ def test_the_small_model_is_divided_as_the_large_one_and_not_the_reason(experime
 def test_a_fault_in_torchtitan_is_named(fault: str, layout: str, said: str, experiment: str, verify: Verify) -> None:
     found = verify(experiment, "--layouts", layout, fault=fault, code=1)
     assert re.search(said, texts(found)), texts(found)
+
+
+@pytest.mark.full
+def test_a_trial_that_hangs_is_stopped_and_the_next_one_trained(experiment: str, verify: Verify) -> None:
+    """Its ranks do not end when they are told to."""
+    words = ("--layouts", "fsdp=2", "repeat=1", "--timeout", "60")
+    found = verify(experiment, *words, fault="titan_hangs", code=1, steps=1)
+    assert [one["status"] for one in found["layouts"]] == ["failed", "equal"]
+    assert "fsdp=2 took longer than 1 min (--timeout)" in found["layouts"][0]["why"]
 
 
 @pytest.mark.full

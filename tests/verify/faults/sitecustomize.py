@@ -5,7 +5,9 @@ from __future__ import annotations
 import importlib.abc
 import importlib.util
 import os
+import signal
 import sys
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -76,6 +78,20 @@ def stale_weight(module: Any) -> None:
     module.FP32Optimizer.step_with_ready_grads = stale
 
 
+@fault("megatron.core.distributed.param_and_grad_buffer")
+def gather_lost(module: Any) -> None:
+    """The gathering of weights that overlaps with the forward pass never begins."""
+    group = module._ParamAndGradBucketGroup
+    start = group.start_param_sync
+
+    def start_if_forced(self: Any, force_sync: bool = False) -> None:
+        if force_sync or not self.ddp_config.overlap_param_gather:
+            start(self, force_sync)
+        self.param_gather_dispatched = True
+
+    group.start_param_sync = start_if_forced
+
+
 @fault("megatron.core.tensor_parallel.random")
 def equal_dropout_seeds(module: Any) -> None:
     """All tensor ranks draw from the seed of the first one."""
@@ -141,6 +157,20 @@ def titan_moment_lost(module: Any) -> None:
         return step(self, *args, **kwargs)
 
     module.Trainer.train_step = forgetful
+
+
+@fault("torchtitan.trainer")
+def titan_hangs(module: Any) -> None:
+    """Rank 1 never begins its first step, and does not end when it is told to."""
+    step = module.Trainer.train_step
+
+    def hang(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if os.environ["RANK"] == "1":
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)
+            time.sleep(3600)
+        return step(self, *args, **kwargs)
+
+    module.Trainer.train_step = hang
 
 
 @fault("torchtitan.trainer")

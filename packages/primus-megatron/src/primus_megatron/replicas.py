@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -10,9 +11,9 @@ from megatron.core import parallel_state
 from megatron.core.tensor_parallel.random import get_cuda_rng_tracker
 
 from primus_train.kit import worker
-from primus_train.kit.replicas import Copy
+from primus_train.kit.replicas import WANTED, Copy
 
-__all__ = ["copies"]
+__all__ = ["copies", "ungathered_after"]
 
 
 def copies(chunks: Sequence[Any]) -> Iterator[Copy]:
@@ -49,3 +50,21 @@ def _piece(parameter: Any) -> str:
 
 def _expert_tensor_rank() -> int:
     return int(parallel_state.get_expert_tensor_parallel_rank())
+
+
+@contextmanager
+def ungathered_after(chunks: Sequence[Any]) -> Iterator[None]:
+    """Undo the gathering of weights that a save begins with, so that the next step gathers them itself.
+
+    A trial saves after each step: what overlaps (`overlap_param_gather`) would never run. Does nothing unless `verify`
+    asks.
+    """
+    overlapping = [chunk for chunk in chunks if worker.variable(WANTED) and chunk.ddp_config.overlap_param_gather]
+    buffers = [buffer for chunk in overlapping for buffer in (*chunk.buffers, *chunk.expert_parallel_buffers)]
+    kept = [buffer.param_data.clone() for buffer in buffers]
+    yield
+    for buffer, before in zip(buffers, kept, strict=True):
+        buffer.param_data.copy_(before)
+    for chunk in overlapping:
+        for group in (*chunk.bucket_groups, *chunk.expert_parallel_bucket_groups):
+            group.param_gather_dispatched = False

@@ -31,9 +31,11 @@ _KEPT = (
     *("accumulate_allreduce_grads_in_fp32", "apply_residual_connection_post_layernorm", "mamba_", "hybrid_"),
     *("apply_query_key_layer_scaling", "attention_output_gate", "activation_func_clamp_value", "spec", "linear_"),
     *("experimental_attention_variant", "dsa_", "fp32_residual_connection", "layernorm_zero_centered_gamma"),
-    *("is_hybrid_model", "overlap_grad_reduce", "apply_wd_to_qk_layernorm"),
+    *("is_hybrid_model", "apply_wd_to_qk_layernorm"),
 )
 """How settings begin that trials have, too: of the model and of Adam."""
+_OVERLAPS = ("overlap_grad_reduce", "overlap_param_gather")
+"""Those of data parallelism. Trials have them as the experiment has; the second is of the distributed optimizer."""
 _SMALL = {
     "num_layers": 4, "hidden_size": 64, "ffn_hidden_size": 128, "num_attention_heads": 4, "kv_channels": 16,
     "q_lora_rank": 32, "kv_lora_rank": 32, "qk_head_dim": 16, "qk_pos_emb_head_dim": 8, "v_head_dim": 16,
@@ -153,7 +155,7 @@ class MegatronVerifier:
         absent = GPU_KERNELS if device == "cpu" else ()
         kept = {name: value for name, value in flat.items()
                 if name.startswith(_KEPT) and value is not None and name not in absent}  # fmt: skip
-        kept |= {"optimizer": "adam"}
+        kept |= {"optimizer": "adam", **{name: bool(flat.get(name)) for name in _OVERLAPS}}
         whole = {} if shrink or not flat.get("vocab_size") else {"vocab_size": flat["vocab_size"]}
         length = math.lcm(_SEQUENCE * math.lcm(*degrees_of(layouts, "cp")), *degrees_of(layouts, "cp", "tp"))
         return {**(_small(kept, layouts) if shrink else kept), **_TRIAL, **whole,
@@ -181,7 +183,9 @@ class MegatronVerifier:
             del flat["recompute_granularity"]
         if flat.get("expert_tensor_parallel_size") == flat.get("tensor_model_parallel_size", 1):
             flat.pop("expert_tensor_parallel_size", None)  # as it is by default
-        return left_out(flat, _LAYOUT, load(list(shipped().values())[-1]).options, lambda name: name.startswith(_KEPT))
+        tried = _OVERLAPS if flat.get(_AXES["zero"]) else _OVERLAPS[:1]
+        options = load(list(shipped().values())[-1]).options
+        return left_out(flat, _LAYOUT, options, lambda name: name.startswith(_KEPT) or name in tried)
 
     def batch(self, layouts: Sequence[Mapping[str, int]]) -> int:
         """Return the global batch size."""
@@ -194,6 +198,8 @@ class MegatronVerifier:
         refuse_remainder(batch, _sequences(layout))
         words: dict[str, Any] = {_AXES[axis]: degree for axis, degree in layout.items() if _AXES[axis]}
         words |= {_AXES[axis]: bool(layout[axis]) for axis in _SWITCHES if axis in layout}
+        if not layout.get("zero"):
+            words["overlap_param_gather"] = False
         if "recompute" in layout:
             words |= {"recompute_granularity": "full", "recompute_method": "uniform", "recompute_num_layers": 1}
         return words

@@ -158,14 +158,14 @@ def _around_saving(clock: StepClock, look: Callable[[], None], skips_last: dict[
     """Look after each save. Megatron saves when all is done, too, and has no argument against it."""
     from megatron.training import training
 
-    from primus_megatron.replicas import copies
+    from primus_megatron.replicas import copies, ungathered_after
 
     save, last = training.save_checkpoint_and_time, skips_last.get("train_iters")
 
     def saved(iteration: int, *args: Any, **kwargs: Any) -> None:
         if iteration == last and iteration % skips_last["save_interval"]:
             return
-        with clock.saving():
+        with clock.saving(), ungathered_after(args[0]):
             save(iteration, *args, **kwargs)
             look()
             replicas.record(lambda: copies(args[0]))

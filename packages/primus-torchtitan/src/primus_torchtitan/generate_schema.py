@@ -17,7 +17,7 @@ import typing
 from pathlib import Path
 from typing import Any
 
-__all__ = ["generate"]
+__all__ = ["generate", "sizes"]
 
 Row = dict[str, Any]
 _SIMPLE = {int: "int", float: "float", bool: "bool", str: "str", list: "list", dict: "dict", tuple: "list"}
@@ -149,11 +149,11 @@ def _families() -> dict[str, dict[str, Row]]:
 def _flavors(family: str) -> dict[str, Row]:
     module = importlib.import_module(f"torchtitan.models.{family}")
     tables = [value for name, value in vars(module).items() if name.endswith("_configs") and isinstance(value, dict)]
-    return {flavor: _sizes(module.model_registry(flavor).model) for flavor in tables[0]}
+    return {flavor: sizes(module.model_registry(flavor).model) for flavor in tables[0]}
 
 
-def _sizes(model: Any) -> Row:
-    """What the checks before a launch need to know of a model. None: this model has no such number."""
+def sizes(model: Any) -> Row:
+    """Return what the checks before a launch need to know of a model. None: this model has no such number."""
     attention = model.first_attention
     heads = getattr(attention, "n_heads", None)
     rope = getattr(attention, "rope", None)
@@ -168,7 +168,7 @@ def _sizes(model: Any) -> Row:
         "rope_scaling": getattr(rope, "scaling", None),
         "max_seq_len": model.max_seq_len,
         "weight_tying": model.enable_weight_tying,
-        "experts": any(getattr(layer, "moe", None) is not None for layer in model.layers),
+        "experts": max(getattr(getattr(layer, "moe", None), "num_experts", 0) for layer in model.layers),
     }
 
 

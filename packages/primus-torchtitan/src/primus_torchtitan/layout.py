@@ -175,7 +175,8 @@ def _check_experts(settings: Settings, layout: Layout, facts: Mapping[str, Any])
     name, inner = "parallelism.expert_parallel_degree", layout.shard * layout.context * layout.tensor
     if layout.expert == 1:
         return
-    if facts.get("experts") is False:
+    experts = facts.get("experts")  # of a module of one's own, nobody knows
+    if experts == 0:
         raise settings.error(name, f"expert parallelism {layout.expert} for a model without experts", fix="remove it")
     if inner % layout.expert:
         raise settings.error(
@@ -183,6 +184,9 @@ def _check_experts(settings: Settings, layout: Layout, facts: Mapping[str, Any])
             f"expert parallelism {layout.expert} does not divide {inner}",
             why="experts are spread over shard x context x tensor ranks",
         )
+    if experts and experts % layout.expert:
+        what = f"expert parallelism {layout.expert} does not divide {experts} experts"
+        raise settings.error(name, what, fix=f"take a divisor of {experts}")
 
 
 def _check_pipeline(settings: Settings, layout: Layout, facts: Mapping[str, Any], schedules: Mapping[str, str]) -> None:

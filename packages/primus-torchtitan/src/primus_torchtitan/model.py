@@ -9,6 +9,7 @@ from typing import Any
 
 from primus_core.config.document import Document
 from primus_core.errors import ConfigError, nearest, suggestion
+from primus_torchtitan import small_experts
 from primus_torchtitan.own_settings import MODEL
 from primus_torchtitan.schema import Schema
 from primus_train.kit.settings import own_section
@@ -68,7 +69,8 @@ def resolve_model(document: Document, schema: Schema, vocab_of_data: int | None)
     flavor = {name.lower(): name for name in flavors}.get(str(flavor).lower(), flavor)
     _check_flavor(family, flavor, flavors, where)
     own = {name: value for name, value in given.items() if name not in _NOT_SIZES and value is not None}
-    base = dict(flavors.get(flavor, {})) if flavor else {}
+    is_small = family == small_experts.__name__
+    base = dict(small_experts.facts(str(flavor)) if is_small else flavors.get(str(flavor), {}))
     sizes = _sizes(own, base, family, vocab_of_data, where) if own or not flavor else None
     return Model(
         family=family,
@@ -76,7 +78,7 @@ def resolve_model(document: Document, schema: Schema, vocab_of_data: int | None)
         sizes=sizes,
         attn_backend=given.get("attn_backend"),
         hf_assets_path=given.get("hf_assets_path"),
-        facts={**sizes, "experts": False} if sizes else base,
+        facts={**sizes, "experts": 0} if sizes else base,
     )
 
 

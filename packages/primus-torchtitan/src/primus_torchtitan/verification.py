@@ -11,7 +11,7 @@ from primus_core.config.document import Document, dotted
 from primus_core.errors import Mistakes
 from primus_torchtitan import earlier_names, small_experts
 from primus_torchtitan.schema import load, shipped
-from primus_torchtitan.small_experts import FAMILIES
+from primus_torchtitan.small_experts import FAMILIES, FIXED_HEADS, GROUPS_OF_EXPERTS, SmallModel
 from primus_train.kit.alike import BATCH, alike, batch_of, degrees_of, refuse_remainder
 from primus_train.kit.known_difference import KnownDifference
 from primus_train.kit.left_out import NO_AXIS, NO_FP8, left_out
@@ -257,7 +257,7 @@ def _named_as_today(settings: Mapping[str, Any]) -> Mapping[str, Any]:
 def _small(model: Mapping[str, Any], layouts: Sequence[Mapping[str, int]]) -> dict[str, Any]:
     """Return a small model of the same family: with grouped heads, tied embeddings and rope scaling, if it has them.
 
-    Layouts divide its layers and heads as they divide those of the model. A module of one's own stays as it is.
+    Layouts divide its layers, heads and experts as those of the model. A module of one's own stays as it is.
     """
     family, flavor = str(model.get("family")), model.get("flavor")
     if "." in family:
@@ -267,25 +267,40 @@ def _small(model: Mapping[str, Any], layouts: Sequence[Mapping[str, int]]) -> di
     flavor = names.get(str(flavor).lower(), str(flavor))
     known = families.get(family, {}).get(flavor, {})
     attention = {"attn_backend": model["attn_backend"]} if model.get("attn_backend") else {}
+    whole = {**known, **{name: value for name, value in model.items() if value is not None}}
+    sizes = _divisible(whole, layouts)
     if family in FAMILIES and (family not in _SIZED or known.get("experts")):
-        return {"family": small_experts.__name__, "flavor": f"{family} {flavor}", **attention}
+        heads, groups = FIXED_HEADS.get(family, (sizes["n_heads"], sizes["n_kv_heads"]))
+        small = SmallModel(family, flavor, sizes["n_layers"], heads, groups, _experts(known, layouts))
+        return {"family": small_experts.__name__, "flavor": small.named(), **attention}
     if family not in _SIZED:
         return {"family": family, "flavor": "debugmodel", **attention}
-    whole = {**known, **{name: value for name, value in model.items() if value is not None}}
+    width = sizes["n_heads"] * _HEAD
+    kept = ("weight_tying", "rope_scaling", "rope_scaling_factor", "rope_theta")
+    return {
+        "family": family, "dim": width, **sizes, "ffn_hidden_dim": 2 * width,
+        "vocab_size": _VOCABULARY, "max_seq_len": 16 * _SEQUENCE, **({"head_dim": _HEAD} if family == "qwen3" else {}),
+        **{name: whole[name] for name in kept if name in whole}, **attention,
+    }  # fmt: skip
+
+
+def _divisible(whole: Mapping[str, Any], layouts: Sequence[Mapping[str, int]]) -> dict[str, int]:
+    """Return the layers, heads and groups of heads of a small model."""
     tensor, stages = degrees_of(layouts, "tp"), degrees_of(layouts, "pp", "vpp")
     heads = whole.get("n_heads") or 4
     groups = whole.get("n_kv_heads") or heads
     small_groups = alike(groups, 2 if groups < heads else 4, tensor)
-    small_heads = alike(heads, 2 * small_groups, tensor, small_groups) if groups < heads else small_groups
-    kept = ("weight_tying", "rope_scaling", "rope_scaling_factor", "rope_theta")
     return {
-        "family": family, "dim": small_heads * _HEAD, "n_heads": small_heads, "n_kv_heads": small_groups,
         # an interleaved schedule has two stages on each rank
         "n_layers": alike(whole.get("n_layers") or 4, max(4, 2 * max(stages, default=1)), stages),
-        "ffn_hidden_dim": 2 * small_heads * _HEAD, "vocab_size": _VOCABULARY, "max_seq_len": 16 * _SEQUENCE,
-        **({"head_dim": _HEAD} if family == "qwen3" else {}),
-        **{name: whole[name] for name in kept if name in whole}, **attention,
-    }  # fmt: skip
+        "n_heads": alike(heads, 2 * small_groups, tensor, small_groups) if groups < heads else small_groups,
+        "n_kv_heads": small_groups,
+    }
+
+
+def _experts(known: Mapping[str, Any], layouts: Sequence[Mapping[str, int]]) -> int:
+    least = 2 * GROUPS_OF_EXPERTS  # a token goes to two of one group
+    return alike(known.get("experts") or least, least, degrees_of(layouts, "ep"), GROUPS_OF_EXPERTS)
 
 
 VERIFIER = TorchTitanVerifier()

@@ -19,6 +19,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from primus_core.errors import MachineError, PrimusError, RequestError, TrainingError
+from primus_machine.units import time_span
 from primus_verify import verdict
 from primus_verify.comparison import Step, Tolerance, beyond, compare, worst
 from primus_verify.exchange import TEXT, VOCABULARY
@@ -108,6 +109,8 @@ class Side:
     folder: str
     environ: Mapping[str, str]
     say: Callable[[str], None]
+    timeout_s: float
+    """Of the training, and of reading and writing weights."""
 
     def refusal(self) -> str:
         """Return why it cannot train the small model; empty: it can.
@@ -125,7 +128,8 @@ class Side:
     def train(self, start: str = "") -> Trained:
         """Train a step from a checkpoint; without one, make it: with a learning rate of 0."""
         self.say(f"{self.framework}: training a step of the small model{' from the same weights' * bool(start)} ...")
-        found = json.loads(self.exchange("train", self.folder, *([start] if start else [])).splitlines()[-1])
+        words = (str(self.timeout_s), *([start] if start else []))
+        found = json.loads(self.exchange("train", self.folder, *words).splitlines()[-1])
         loss = math.nan if found["loss"] is None else found["loss"]
         return Trained(found["checkpoint"], loss, int(found["tokens"] or 1))
 
@@ -146,14 +150,20 @@ class Side:
         """Run `primus_verify.exchange` in this framework's Python; what it printed.
 
         Raises:
-            TrainingError: it failed, with what it printed.
+            TrainingError: it failed, with what it printed, or took too long.
         """
+        fix = f"read {self.folder}"
+        limit_s = None if action == "train" else self.timeout_s  # the training's own limit ends it in good order
         command = [self.python, "-m", "primus_verify.exchange", action, self.framework, self.model, *words]
-        done = subprocess.run(ending_with_parent(command), stdin=subprocess.DEVNULL, capture_output=True, text=True,
-                              env=dict(self.environ), check=False)  # fmt: skip
+        try:
+            done = subprocess.run(ending_with_parent(command), stdin=subprocess.DEVNULL, capture_output=True, text=True,
+                                  env=dict(self.environ), timeout=limit_s, check=False)  # fmt: skip
+        except subprocess.TimeoutExpired:
+            why = f"it took longer than {time_span(self.timeout_s)} (--timeout)"
+            raise TrainingError(f"{self.framework}: {action} failed", why=why, fix=fix) from None
         if done.returncode:
             last = done.stderr.strip().splitlines()[-1:] or [f"exit code {done.returncode}"]
-            raise TrainingError(f"{self.framework}: {action} failed", why=last[0], fix=f"read {self.folder}")
+            raise TrainingError(f"{self.framework}: {action} failed", why=last[0], fix=fix)
         return done.stdout
 
 

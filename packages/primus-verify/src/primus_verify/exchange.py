@@ -1,12 +1,12 @@
 """One framework's part of `verify --against`, run by the Python of its environment: what it trains, and its weights.
 
     python -m primus_verify.exchange check FRAMEWORK MODEL.yaml FOLDER
-    python -m primus_verify.exchange train FRAMEWORK MODEL.yaml FOLDER [CHECKPOINT]
+    python -m primus_verify.exchange train FRAMEWORK MODEL.yaml FOLDER SECONDS [CHECKPOINT]
     python -m primus_verify.exchange read FRAMEWORK MODEL.yaml CHECKPOINT OUT.npz
     python -m primus_verify.exchange write FRAMEWORK MODEL.yaml CHECKPOINT IN.npz
 
 `check` prints why the model cannot be trained, or nothing. `train` prints the checkpoint, the loss and the number of
-tokens of one step, as JSON.
+tokens of one step, as JSON; it takes SECONDS at most.
 
 Weights and gradients are exchanged under neutral names (`primus_verify.contract.Verifier.neutral`), in numpy's format.
 """
@@ -43,7 +43,6 @@ VOCABULARY, _LENGTH = 512, 128
 """Tokens of the tokenizer that is made of the text; tokens of a sequence."""
 _ONE = Layout(REFERENCE, {})
 _MODEL = "model.yaml"
-_TIMEOUT_S = 1800
 TEXT = "text"
 """The folder with the text of all frameworks, below that of the trainings."""
 _ONE_MINUS_BETA1 = 0.1
@@ -56,11 +55,11 @@ def _check(framework: str, model: str, folder: str) -> None:
     print(as_reason(error) if error else "")
 
 
-def _train(framework: str, model: str, folder: str, start: str = "") -> None:
+def _train(framework: str, model: str, folder: str, seconds: str, start: str = "") -> None:
     """Train a step from a checkpoint; without one, with a learning rate of 0."""
     verifier = find_verifier(framework)
     path, changed = _experiment(framework, model, folder)
-    trials = Trials(verifier, folder, path, HostRoot().environ, 1, _TIMEOUT_S, prefix=f"{framework}-")
+    trials = Trials(verifier, folder, path, HostRoot().environ, 1, float(seconds), prefix=f"{framework}-")
     run = trials.train(_ONE, start, changed)
     row = summary.read(os.path.join(run, METRICS))[0]
     found = {"checkpoint": verifier.checkpoint(run, 1), "loss": row["loss"], "tokens": row.get("tokens")}
@@ -164,8 +163,10 @@ def main(words: list[str]) -> int:
     from primus_train.models import catalogue
 
     action, framework, model, *rest = words
-    if action in ("check", "train"):
-        {"check": _check, "train": _train}[action](framework, model, *rest)
+    if action == "check":
+        _check(framework, model, *rest)
+    elif action == "train":
+        _train(framework, model, *rest)
     else:
         do = {"read": _read, "write": _write}[action]
         do(find_verifier(framework), catalogue.find(model, {}).facts, *rest)

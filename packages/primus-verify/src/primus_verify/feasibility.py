@@ -13,7 +13,7 @@ from primus_core.errors import MachineError, Mistakes, PrimusError, RequestError
 from primus_machine.facts import Facts
 from primus_train.templates.recipe import leaves
 from primus_verify.contract import Verifier
-from primus_verify.layouts import Layout, parse
+from primus_verify.layouts import WITHIN, Layout, parse
 from primus_verify.resolving import as_experiment, as_reason, refusal
 
 __all__ = ["Feasibility", "is_reference"]
@@ -74,12 +74,16 @@ class Feasibility:
             return refusal(path, words, ranks, self.facts)
 
     def _alternative(self, layout: Layout) -> str:
-        """Return the same layout with sequence parallelism, if that one can be planned: experts may need it."""
-        if "tp" not in layout.degrees or layout.degrees.get("sp"):
-            return ""
-        name = ",".join(f"{axis}={degree}" for axis, degree in {**layout.degrees, "sp": 1}.items())
-        other = parse(name, self.verifier.rank_axes)
-        return f"--layouts {name}" if not self.explain(other) else ""
+        """Return the same layout with what experts may need, if that one can be planned: sp, or ranks for ep."""
+        degrees = layout.degrees
+        more = [{"sp": 1}] if "tp" in degrees and not degrees.get("sp") else []
+        if "ep" in degrees:
+            more += [{axis: degrees["ep"]} for axis in WITHIN["ep"] if axis not in degrees]
+        for one in more:
+            name = ",".join(f"{axis}={degree}" for axis, degree in {**degrees, **one}.items())
+            if not self.explain(parse(name, self.verifier.rank_axes)):
+                return f"--layouts {name}"
+        return ""
 
 
 def is_reference(verifier: Verifier, layout: Layout, experiment: Mapping[str, Any], batch: int) -> bool:

@@ -13,7 +13,19 @@ from primus_core.errors import Mistakes, RequestError, suggestion
 if TYPE_CHECKING:
     from primus_verify.contract import Verifier
 
-__all__ = ["AUTO", "AXES", "OWN", "REFERENCE", "Layout", "choose", "has_own", "left_out", "parse", "scaled_down"]
+__all__ = [
+    "AUTO",
+    "AXES",
+    "OWN",
+    "REFERENCE",
+    "WITHIN",
+    "Layout",
+    "choose",
+    "has_own",
+    "left_out",
+    "parse",
+    "scaled_down",
+]
 
 REFERENCE = "one rank"
 OWN = "own"
@@ -34,7 +46,7 @@ AXES = {
 _SWITCHES = {"sp": (0, 1), "zero": (0, 1), "recompute": (1,), "repeat": (1,)}
 """Axes that are on or off, and what may be written; where 0 is not, the axis is left out."""
 _KEPT_SWITCHES = ("sp", "zero")
-_WITHIN = {"zero": ("dp", "cp"), "ep": ("dp", "fsdp"), "vpp": ("pp",)}
+WITHIN = {"zero": ("dp", "cp"), "ep": ("dp", "fsdp"), "vpp": ("pp",)}
 """Axes that mean nothing without one of these, unless they have ranks of their own."""
 AUTO = "auto"
 _MORE_THAN_ONE = ("dp", "fsdp", "tp", "pp", "vpp", "cp", "ep")
@@ -190,7 +202,7 @@ def scaled_down(own: Mapping[str, int], rank_axes: Sequence[str], most: int) -> 
             degrees[axis] = 2
             if _ranks(degrees, rank_axes) > most:
                 del degrees[axis]
-    for axis, others in _WITHIN.items():
+    for axis, others in WITHIN.items():
         if axis not in rank_axes and not any(other in degrees for other in others):
             degrees.pop(axis, None)
     if "recompute" in own:

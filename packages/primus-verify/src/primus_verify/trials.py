@@ -43,6 +43,8 @@ _MODULES = re.compile(r"^(?:\w+\.)+(?=\w+: )")
 """What stands before the name of an exception."""
 _REASON = 500
 """Characters of a reason; the log has all."""
+_SILENT_S = 600
+"""Ranks that print nothing and make no step for so long hang; for longer, if trainings may take longer (--timeout)."""
 _GRACE_S = 60
 """A launch ends its ranks in its own grace period, and needs some time besides."""
 
@@ -85,7 +87,8 @@ class Trials:
         settings = {**self.settings(layout, start), **(changed or {})}
         words = [f"{key}={json.dumps(value)}" for key, value in settings.items()]
         primus = self.warm.primus() if self.warm else [sys.executable, "-m", "primus_core"]
-        argv = [*primus, "direct", "--", "train", "pretrain", "--new",
+        silent = str(round(max(_SILENT_S, self.timeout_s / 3)))
+        argv = [*primus, "direct", "--hang-timeout", silent, "--", "train", "pretrain", "--new",
                 "--config", self.experiment, f"exp_name={name}", *words]  # fmt: skip
         if self.warm:
             self.warm.prepare()
@@ -150,7 +153,8 @@ def _reason(run: str, log: str) -> str:
     except (OSError, ValueError):
         first = {}
     if first.get("what"):
-        return f"rank {first.get('rank')}: {_in_one_line(first['what'])}"
+        rank = first.get("rank", -1)  # below 0 where all of them ended, as by a time limit
+        return f"{f'rank {rank}: ' if rank >= 0 else ''}{_in_one_line(first['what'])}"
     errors = printed_in(log)
     return errors[-1][:_REASON] if errors else ""
 

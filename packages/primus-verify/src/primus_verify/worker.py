@@ -107,7 +107,8 @@ def _against(
     rtol: float | None,
 ) -> dict[str, Any]:  # fmt: skip
     """What came of the other framework."""
-    first = Side(request["framework"], sys.executable, f"{run}/{AGAINST_MODEL}", folder, environ, say)
+    limit_s = request["timeout_s"]
+    first = Side(request["framework"], sys.executable, f"{run}/{AGAINST_MODEL}", folder, environ, say, limit_s)
     return compare_sides(first, replace(first, **request["against"]), rtol).to_dict()
 
 

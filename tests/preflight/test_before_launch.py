@@ -154,7 +154,7 @@ def test_a_dry_run_shows_the_step_and_the_plan_keeps_what_was_asked(
     steps = [line for line in done.stdout.splitlines() if line.startswith("# step: ")]
     assert steps == ["# step: preflight", "# step: worker, 1 rank"]
     words = "-m primus_core.programs.rank primus_preflight.worker '--only=rack.*' --wait=1 --level=quick --gate=stop"
-    assert f"{words} --node-rank 0 --nodes 1\n" in done.stdout
+    assert f"{words} --node-rank 0 --of-nodes 1\n" in done.stdout
     assert not (tmp_path / "output").exists()
     assert planned(primus("direct", "--dry-run", "--json", "--preflight", "--", "rank_report", env=site))[
         "preflight"

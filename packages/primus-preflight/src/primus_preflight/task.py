@@ -58,7 +58,7 @@ exit codes: 0 all nodes are fit; 1 at least one node is not fit; 2 wrong request
         if not call.elsewhere:
             _validate(args, call)
         node = call.distributed
-        place = ("--node-rank", str(node.node_rank), "--nodes", str(node.nnodes))
+        place = ("--node-rank", str(node.node_rank), "--of-nodes", str(node.nnodes))
         needed = ("--devices", str(count)) if (count := _devices(call)) else ()
         files = [path for path in (args.thresholds, args.folder, args.assume_host, *args.baseline) if path]
         name = "preflight" if args.action == "check" else f"preflight_{args.action}"
@@ -97,7 +97,7 @@ def declare(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--thresholds", default="", metavar="FILE", help="apply the thresholds in FILE over the built-in ones"
     )
-    parser.add_argument("--expected-nodes", default="", metavar="N|LIST|FILE",
+    parser.add_argument("--expected-nodes", "--nodes", default="", metavar="N|LIST|FILE",
                         help="nodes that must report: 64, node[01-64], or a file of names")  # fmt: skip
     parser.add_argument("--baseline", action="append", default=[], metavar="DIR|FILE",
                         help="compare each node with these earlier reports (repeatable)")  # fmt: skip
@@ -114,7 +114,7 @@ def declare(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--devices", type=int, default=0, help=argparse.SUPPRESS)  # that the launch needs on each node
     parser.add_argument("--link", nargs=2, action="append", default=[], help=argparse.SUPPRESS)  # and where it led
     parser.add_argument("--node-rank", type=int, default=0, help=argparse.SUPPRESS)
-    parser.add_argument("--nodes", type=int, default=1, help=argparse.SUPPRESS)
+    parser.add_argument("--of-nodes", dest="nodes", type=int, default=1, help=argparse.SUPPRESS)
 
 
 def behind_links(args: argparse.Namespace) -> None:

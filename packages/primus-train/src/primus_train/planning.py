@@ -9,7 +9,7 @@ from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from primus_core.environment import resolve as environment
-from primus_core.errors import MachineError, Mistakes, RequestError
+from primus_core.errors import ConfigError, MachineError, Mistakes, RequestError
 from primus_core.plan.plan import BACKEND_CONFIG, EXPERIMENT, PlannedFile, Requirement, RunPlace, Variable, Worker
 from primus_core.plugins.contracts import TaskCall, TaskPlan
 from primus_core.request import former
@@ -90,7 +90,20 @@ class Planning:
         if not isinstance(self.command_line.data.get("model"), str):
             return
         path = ("modules", self.module, "model")
-        named = {"modules": {self.module: {"model": self.command_line.data.pop("model")}}}
+        name = self.command_line.data.pop("model")
+        own = (self.document.data["modules"][self.module].get("overrides") or {}).get("model")
+        if isinstance(own, Mapping) and "family" in own:
+            framework = self.experiment.modules[self.module].framework
+            self.mistakes.add(
+                ConfigError(
+                    f"the experiment has a model of its own, beside model={name}",
+                    where=self.document.where(("modules", self.module, "overrides", "model")),
+                    why=f"its settings would replace those of {name}: {', '.join(own)}",
+                    fix="remove them, or write an experiment of that model:\n"
+                    f"primus config new {name} --backend {framework} --gpu MI300X -o exp.yaml",
+                )
+            )
+        named = {"modules": {self.module: {"model": name}}}
         mark = self.command_line.where(("model",))
         self.document = Document(named, {path: mark}).merged_onto(self.document)
         self.experiment = experiments.parse(self.document, self.mistakes)

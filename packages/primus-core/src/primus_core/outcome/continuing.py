@@ -26,7 +26,7 @@ def continuing_line(typed: Sequence[str], directory: str, continues: str) -> str
         return ""
     if rows and rows[-1]["loss"] is None:
         where = restart_words(directory)
-        return f"{shlex.join(again)} {where}    # lower the learning rate, too: the loss was not finite"
+        return f"{shlex.join(again)} {where}    # with a lower learning rate: the loss was not finite"
     end = rows[-1]["steps"] if rows and isinstance(rows[-1]["steps"], int) else math.inf
     newest = max(saved_steps(directory), default=0)
     if newest >= end:

@@ -84,7 +84,8 @@ def resolve(
     Raises:
         ConfigError: a name or a value is wrong, or one is missing.
     """
-    given = own_section(document, table, "data", framework, (OTHER_NAMES,))
+    named = own_section(document, table, "data", framework, (OTHER_NAMES,))
+    given = {name: value for name, value in named.items() if value is not None}
     _refuse_mixtures(document, given)
     if given.get("input"):
         return _raw(document, given, call)
@@ -98,16 +99,19 @@ def resolve(
 def _refuse_mixtures(document: Document, given: dict[str, Any]) -> None:
     """`data` names one source, and settings of no other."""
     sources = [name for name in ("text", "input", "train_data_path") if given.get(name)]
-    if len(sources) > 1:
-        what = f"'data.{sources[0]}' and 'data.{sources[1]}' both set the training data"
-        raise ConfigError(what, where=document.where((sources[1],)), fix="remove one of them")
     others = {"text": (*_OF_RAW, *_OF_PREFIXES, "split", "eod_id"), "input": (*_OF_TEXT, *_OF_PREFIXES, "vocab_size"),
               "train_data_path": (*_OF_TEXT, *_OF_RAW, "vocab_size", "cache")}  # fmt: skip
+    if len(sources) > 1:
+        kept = sources[1]
+        without = " ".join(f"data.{name}=null" for name in given if name == sources[0] or name in others[kept])
+        what = f"'data.{sources[0]}' and 'data.{kept}' both set the training data"
+        fix = f"remove one of them; to train on data.{kept}: {without}"
+        raise ConfigError(what, where=document.where((sources[0],)), fix=fix)
     for name in others[sources[0]] if sources else (*_OF_RAW, *_OF_PREFIXES, "split", "eod_id"):
         if name in given:
             what = f"'data.{name}' is set, and there is no 'data.{_source_of(name)}'"
             what = f"'data.{name}' does not go with 'data.{sources[0]}'" if sources else what
-            fix = "remove one of them" if sources else f"set that, or remove 'data.{name}'"
+            fix = f"remove one of them (data.{name}=null)" if sources else f"set that, or remove 'data.{name}'"
             raise ConfigError(what, where=document.where((name,)), fix=fix)
 
 

@@ -72,6 +72,9 @@ def migrate(args: argparse.Namespace) -> int:
 
 def _without_framework(args: argparse.Namespace) -> RequestError:
     """The error for a version without its framework, or the reverse: that of the file, where it names one."""
+    given, equals, version = args.to.partition("=")
+    if given and equals and version:  # one `=` for two
+        return RequestError(f"'{args.to}' is not FRAMEWORK==VERSION", fix=f"--to {given}=={version.strip('=')}")
     word = args.to.strip("=").removeprefix("v")
     is_version = word[:1].isdigit()
     try:

@@ -245,7 +245,8 @@ def _chosen(run: str, made: Sequence[int], at: int | None) -> Sequence[int]:
         raise ConfigError(
             f"no checkpoint of {name} is from before its loss was not finite",
             why=f"it has: {', '.join(map(str, sorted(made)))}; training from one of them would diverge again",
-            fix=f"lower the learning rate, and add: {restart_words(run)}\nor choose one: --continue {name}@STEP",
+            fix=f"lower the learning rate, and start with {restart_words(run)}, without another --continue or --from\n"
+            f"or choose one: --continue {name}@STEP, --from {name}@STEP",
         )
     if at not in made:
         raise ConfigError(

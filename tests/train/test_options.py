@@ -270,4 +270,4 @@ def test_no_checkpoint_is_continued_after_which_the_loss_was_not_finite(tmp_path
     assert settings.start_from(str(tmp_path), [2, 3, 4], "training.steps", at=4)[0] == 4
     with pytest.raises(ConfigError, match="is from before its loss was not finite") as caught:
         settings.start_from(str(tmp_path), [3, 4], "training.steps")
-    assert "--new\n" in caught.value.fix
+    assert "start with --new, without" in caught.value.fix

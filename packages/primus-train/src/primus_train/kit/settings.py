@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 from primus_core.config.document import Document, Path, dotted
@@ -73,7 +73,8 @@ def own_section(
         ConfigError: a name or a value is wrong.
     """
     inside = document.below((prefix,)) if document.data else document
-    options = as_options(table, f"{prefix}.")
+    # Whatever a file sets, a later one or the command line may unset.
+    options = {name: replace(one, optional=True) for name, one in as_options(table, f"{prefix}.").items()}
     found = examine(inside, options, framework=f"Primus's {framework} backend", others=others)
     _check_least(found, _least(table, prefix + "."), lambda name: inside.where(tuple(name.split("."))))
     found.mistakes.refuse()

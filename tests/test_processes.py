@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+from tests import processes
 from tests.conftest import plain_environ
 from tests.processes import run_ranks
 
@@ -18,14 +21,16 @@ def test_each_rank_has_its_own_environment_output_and_exit_code(tmp_path: Path) 
     assert [(one.code, one.out) for one in ended] == [(0, "0 ['a b']\n"), (3, "1 ['a b']\n")]
 
 
-def test_ranks_that_hang_are_ended_with_what_they_started(tmp_path: Path) -> None:
+def test_ranks_that_hang_are_ended_with_what_they_started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     program = tmp_path / "hang.py"
     program.write_text(
-        "import os, subprocess, sys, time\nchild = subprocess.Popen(['sleep', '1000'])\n"
-        "open('pids', 'w').write(f'[{os.getpid()}, {child.pid}]')\nprint('here', flush=True)\ntime.sleep(1000)"
+        "import os, subprocess, sys, time\nchild = subprocess.Popen(['sleep', '1000'])\nprint('here', flush=True)\n"
+        "open('new', 'w').write(f'[{os.getpid()}, {child.pid}]')\nos.rename('new', 'pids')\ntime.sleep(1000)"
     )
+    clock = SimpleNamespace(monotonic=lambda: 1000 * (tmp_path / "pids").exists(), sleep=time.sleep)
+    monkeypatch.setattr(processes, "time", clock)  # the time is over once it hangs
     with pytest.raises(AssertionError, match=r"hang\.py did not end\n--- 0, exit code -9\nhere"):
-        run_ranks(program, [plain_environ()], cwd=tmp_path, timeout=3)
+        run_ranks(program, [plain_environ()], cwd=tmp_path)
     for pid in json.loads((tmp_path / "pids").read_text()):
         state = Path(f"/proc/{pid}/stat")
         assert not state.exists() or state.read_text().rpartition(")")[2].split()[0] == "Z"

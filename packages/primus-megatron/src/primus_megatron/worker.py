@@ -19,6 +19,7 @@ from primus_megatron.continuation import as_resumed
 from primus_train.failed_loads import FailedLoads
 from primus_train.kit import replicas, worker
 from primus_train.kit.end_request import interrupt_as_terminate
+from primus_train.kit.leaving import Leaving
 from primus_train.kit.outside_writers import OutsideWriters
 from primus_train.kit.recorder import Recorder
 from primus_train.kit.step_clock import StepClock
@@ -28,6 +29,7 @@ __all__ = ["main"]
 
 def main() -> None:
     """Read the settings, adapt Megatron to this machine, train."""
+    leaving = Leaving()
     resolved = worker.resolved()
     interrupt_as_terminate()
     if resolved["checkout"]:
@@ -40,6 +42,7 @@ def main() -> None:
     finally:
         writers.flush()
     _leave()
+    leaving.code = 0
 
 
 def _resume(resolved: dict[str, Any], failed: FailedLoads) -> int | None:
@@ -139,7 +142,7 @@ def _train(resolved: dict[str, Any]) -> None:
 
 
 def _leave() -> None:
-    """Megatron leaves gloo's threads behind, which now and then abort the process."""
+    """End the groups together: rank 0 serves the store that the others may still ask."""
     import torch
 
     if torch.distributed.is_initialized():

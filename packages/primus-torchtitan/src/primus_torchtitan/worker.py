@@ -17,6 +17,7 @@ from primus_torchtitan.checkpoints import CheckpointWatch, end_when_told, resume
 from primus_train.failed_loads import FailedLoads
 from primus_train.kit import replicas, worker
 from primus_train.kit.end_request import TERMINATED, EndRequest, ToldToEnd
+from primus_train.kit.leaving import Leaving
 from primus_train.kit.outside_writers import OutsideWriters
 
 __all__ = ["main"]
@@ -24,6 +25,7 @@ __all__ = ["main"]
 
 def main() -> None:
     """Read the settings, adapt TorchTitan to this machine, train."""
+    leaving = Leaving()
     resolved = worker.resolved()
     resumed = _resume(resolved["settings"], FailedLoads.of_run(worker.run_directory()))
     _adapt(resolved)
@@ -33,8 +35,8 @@ def main() -> None:
         told_to_end = _train(resolved)
     finally:
         writers.flush()
-    if told_to_end:
-        sys.exit(TERMINATED)
+    leaving.code = TERMINATED if told_to_end else 0
+    sys.exit(leaving.code)
 
 
 def _resume(settings: dict[str, Any], failed: FailedLoads) -> int | None:

@@ -12,6 +12,8 @@ import pytest
 from primus_core.cli.main import main
 
 VALIDATE, DRY_RUN, LAUNCH = "config validate", "dry run", "launch"
+_WHOLE = re.compile(r"^       primus .*\n", re.MULTILINE)
+"""The command that was typed, mended: each of the three has its own."""
 _STARTED = re.compile(r"_\d{4}_\d\d_\d\d_\d{6}")
 """The second in a run's name: the commands do not run in the same one."""
 _SET_BY_MACHINES = ("NNODES", "NODE_RANK", "GPUS_PER_NODE", "MASTER_ADDR", "MASTER_PORT", "WANDB_API_KEY", "WANDB_MODE")
@@ -84,7 +86,7 @@ class Asker:
         out, err = self.capsys.readouterr()
         left = {path.relative_to(self.folder).parts[0] for path in self.folder.rglob("*") if path not in before}
         assert not left, f"{' '.join(command)} left {left}: {err}"
-        return Answer(code, out, _STARTED.sub("", err))
+        return Answer(code, out, _WHOLE.sub("", _STARTED.sub("", err)))
 
 
 def refused_alike(asker: Asker, mistake: Mistake) -> str:

@@ -40,8 +40,8 @@ ANSWERS = {
     "run exp.yaml 'a=b c'": "primus direct -- train pretrain --config exp.yaml 'a=b c'",
     "run --config exp.yaml": "primus direct -- train pretrain --config exp.yaml",
     "run -- train --config exp.yaml": "primus direct -- train pretrain --config exp.yaml",
-    "run --single bench gemm": "primus direct --single -- bench gemm",
-    "run slurm srun -N 2 bench gemm": "primus slurm srun -N 2 -- bench gemm",
+    "run --single bench gemm -M 8": "primus direct --single -- bench gemm -M 8",
+    "run slurm srun -N 2 bench gemm -M 8": "primus slurm srun -N 2 -- bench gemm -M 8",
     "run train.py --lr 1": "primus direct -- run train.py --lr 1",
     "train.py --lr 1": "primus direct -- run train.py --lr 1",
     "torchrun --nproc-per-node 8 --nnodes=2 train.py --lr 1":
@@ -50,9 +50,9 @@ ANSWERS = {
     "direct --nproc-per-node 8 train.py": "GPUS_PER_NODE=8 primus direct -- run train.py",
     "direct --nnodes=2 --single --nproc_per_node=8 train.py --nnodes 3":
         "NNODES=2 GPUS_PER_NODE=8 NODE_RANK=N MASTER_ADDR=HOST primus direct --single -- run train.py --nnodes 3",
-    "direct --gpus 8 -- bench gemm": "GPUS_PER_NODE=8 primus direct -- bench gemm",
-    "direct --gpus 4,5 -- bench gemm": "CUDA_VISIBLE_DEVICES=4,5 primus direct -- bench gemm",
-    "direct --nproc 2 -- bench gemm": "GPUS_PER_NODE=2 primus direct -- bench gemm",
+    "direct --gpus 8 -- bench gemm -M 8": "GPUS_PER_NODE=8 primus direct -- bench gemm -M 8",
+    "direct --gpus 4,5 -- bench gemm -M 8": "CUDA_VISIBLE_DEVICES=4,5 primus direct -- bench gemm -M 8",
+    "direct --nproc 2 -- bench gemm -M 8": "GPUS_PER_NODE=2 primus direct -- bench gemm -M 8",
     "mpirun -np 2 python train.py --log 3": "GPUS_PER_NODE=2 primus direct -- run train.py --log 3",
     "torchrun --nnodes=1:4 train.py": "NNODES=4 NODE_RANK=N MASTER_ADDR=HOST primus direct -- run train.py",
     "torchrun --nproc-per-node 2 -m pkg.train --lr 1": "GPUS_PER_NODE=2 primus direct -- run -m pkg.train --lr 1",
@@ -67,7 +67,7 @@ ANSWERS = {
     "sbatch -N 2 --wrap 'python train.py'": "primus slurm sbatch -N 2 -- train pretrain --config FILE",
     "direct --volume /data -- run train.py": "primus container --image IMAGE --volume FOLDER -- TASK",
     "container -it rocm/pytorch python hello.py": "primus container --image rocm/pytorch -- run hello.py",
-    "prepare --input c.jsonl": "primus data prepare --input c.jsonl",
+    "prepare --input c.jsonl --output-prefix p": "primus data prepare --input c.jsonl --output-prefix p",
     "train": "primus direct -- train pretrain --config FILE",
     "version": "primus --version",
     "mpirun -np 16 -H a:8,b:8 python train.py":
@@ -92,23 +92,23 @@ ANSWERS = {
     "pretrain exp.yaml": "primus direct -- train pretrain --config exp.yaml",
     "direct -- --env A=1 run train.py": "did you mean: primus direct --env A=1 -- run train.py",
     "--dry-run direct -- --numa run train.py": "did you mean: primus --dry-run direct --numa -- run train.py",
-    "container --image I -- --env A=1 train pretrain": "did you mean: primus container --image I -- direct --env A=1 -- train pretrain",
+    "container --image I -- --env A=1 train pretrain --config e.yaml": "did you mean: primus container --image I -- direct --env A=1 -- train pretrain --config e.yaml",
     "direct -- --config exp.yaml": "primus direct -- train pretrain --config exp.yaml",
     "direct -- run --env A=1 train.py": "primus direct --env A=1 -- run train.py",
     "slurm cancel small": "primus stop small",
     "direct -- run --log 3 train.py a": "primus direct -- run train.py a --log 3",
     "direct -- run --nproc-per-node 2 train.py": "GPUS_PER_NODE=2 primus direct -- run train.py",
-    "direct --nodes 2 -- bench gemm": "NNODES=2 NODE_RANK=N MASTER_ADDR=HOST primus direct -- bench gemm",
+    "direct --nodes 2 -- bench gemm -M 8": "NNODES=2 NODE_RANK=N MASTER_ADDR=HOST primus direct -- bench gemm -M 8",
     "direct -- rccl-tests": "primus direct -- bench comm",
     "direct -- nccl-test": "primus direct -- bench comm",
     "show exp.yaml": "primus config show exp.yaml",
     "slurm sbatch train.sh": "primus slurm sbatch -N 2 -- train pretrain --config FILE",
     "direct --standalone train.py": "primus direct -- run train.py",
-    "direct --standalone --nproc-per-node gpu -- bench gemm": "primus direct -- bench gemm",
-    "direct --nproc-per-node 8 --nnodes 2 --single -- bench gemm":
-        "GPUS_PER_NODE=8 NNODES=2 NODE_RANK=N MASTER_ADDR=HOST primus direct --single -- bench gemm",
-    "slurm srun -N 2 -- direct --rdzv_endpoint h:29500 --rdzv-id=1 -- bench gemm":
-        "MASTER_ADDR=h MASTER_PORT=29500 primus slurm srun -N 2 -- direct -- bench gemm",
+    "direct --standalone --nproc-per-node gpu -- bench gemm -M 8": "primus direct -- bench gemm -M 8",
+    "direct --nproc-per-node 8 --nnodes 2 --single -- bench gemm -M 8":
+        "GPUS_PER_NODE=8 NNODES=2 NODE_RANK=N MASTER_ADDR=HOST primus direct --single -- bench gemm -M 8",
+    "slurm srun -N 2 -- direct --rdzv_endpoint h:29500 --rdzv-id=1 -- bench gemm -M 8":
+        "MASTER_ADDR=h MASTER_PORT=29500 primus slurm srun -N 2 -- direct -- bench gemm -M 8",
     "run --nproc-per-node 8 train.py": "GPUS_PER_NODE=8 primus direct -- run train.py",
     "accelerate launch train.py": "primus direct -- run train.py",
     "mpirun": "primus direct -- run FILE",
@@ -117,7 +117,7 @@ ANSWERS = {
     "--dry-run run exp.yaml": "primus --dry-run direct -- train pretrain --config exp.yaml",
     "srun -N 2 exp.yaml": "primus slurm srun -N 2 -- train pretrain --config exp.yaml",
     "sbatch -N 2": "primus slurm sbatch -N 2 -- train pretrain --config FILE",
-    "docker --image I bench gemm": "primus container --image I -- bench gemm",
+    "docker --image I bench gemm -M 8": "primus container --image I -- bench gemm -M 8",
     "lgos small": "did you mean `primus logs small`?",
     "checkpoints": "primus runs show latest",
     "wandb sync": "primus runs show latest",
@@ -126,10 +126,10 @@ ANSWERS = {
     "train --config x": "primus direct -- train pretrain --config x",
     "direct train pretrain --config x": "primus direct -- train pretrain --config x",
     "direct train --config x": "primus direct -- train pretrain --config x",
-    "direct --single bench gemm": "primus direct --single -- bench gemm",
+    "direct --single bench gemm -M 8": "primus direct --single -- bench gemm -M 8",
     "direct --env=A=1 --log-file train train": "primus direct --env=A=1 --log-file train -- train pretrain --config FILE",
-    "slurm srun -N 2 container --image I train pretrain": "primus slurm srun -N 2 -- container --image I -- train pretrain",
-    "--debug slurm -N 2 bench gemm": "primus --debug slurm -N 2 -- bench gemm",
+    "slurm srun -N 2 container --image I train pretrain --config e.yaml": "primus slurm srun -N 2 -- container --image I -- train pretrain --config e.yaml",
+    "--debug slurm -N 2 bench gemm -M 8": "primus --debug slurm -N 2 -- bench gemm -M 8",
     "direct -- pretrain --config x": "primus direct -- train pretrain --config x",
     "direct -- exp.yaml": "primus direct -- train pretrain --config exp.yaml",
     "direct -- train --config x": "primus direct -- train pretrain --config x",
@@ -173,7 +173,7 @@ def understood(fix: str) -> bool:
 
 
 def test_a_legal_value_that_looks_like_a_task_is_no_forgotten_dash() -> None:
-    words = ["container", "--name", "train", "--image", "I", "--", "bench", "gemm"]
+    words = ["container", "--name", "train", "--image", "I", "--", "bench", "gemm", "-M", "8"]
     assert instead(words, KNOWN, RequestError("segment 2 (bench): anything else")) is None
 
 
@@ -248,7 +248,7 @@ def test_a_word_that_is_hardly_alike_is_no_misspelling(word: str, capsys: pytest
         ("env capture", "env capture -o node.tar.gz"),
         ("env capture x.tgz", "env capture -o x.tgz"),
         ("env capture x.tgz --force", "env capture -o x.tgz --force"),
-        pytest.param("direct -- bench gemm", "direct -- bench gemm -M 8192", marks=pytest.mark.torch),
+        pytest.param("direct -- bench gemm", "direct -- bench gemm -M 1024", marks=pytest.mark.torch),
         pytest.param("direct -- bench gemm 4096", "direct -- bench gemm -M 4096", marks=pytest.mark.torch),
     ],
 )
@@ -259,9 +259,9 @@ def test_flags_that_are_required_are_shown_with_an_example(
 
 
 def test_the_words_of_torchrun_have_an_answer(capsys: pytest.CaptureFixture[str]) -> None:
-    whole = "GPUS_PER_NODE=2 primus direct -- bench gemm"
+    whole = "GPUS_PER_NODE=2 primus direct -- bench gemm -M 8"
     for words in (["--nproc_per_node", "2"], ["--nproc-per-node=2"]):
-        assert told(["direct", *words, "--", "bench", "gemm"], capsys) == whole
+        assert told(["direct", *words, "--", "bench", "gemm", "-M", "8"], capsys) == whole
 
 
 def test_nothing_is_written_or_started(primus: Run, tmp_path: Path) -> None:

@@ -304,8 +304,10 @@ def test_the_command_names_an_error_without_a_traceback(
 
 
 def test_a_missing_key_is_answered_with_the_option_that_names_it() -> None:
-    one = documents.refused("a.jsonl:1: key 'text' is missing; the keys are body")
+    one = documents.refused("a.jsonl:1", documents.Fault("a.jsonl", 1, "no text", ["body"]))
     assert (one.kind, one.fix.splitlines()[0]) == ("key", "name the key of the text: --json-keys body")
-    several = documents.refused("a.jsonl:1: key 'text' is missing; the keys are body, id")
+    several = documents.refused("a.jsonl:1", documents.Fault("a.jsonl", 1, "no text", ["body", "id"]))
     assert several.fix.startswith("name the key of the text: --json-keys KEY\n")
-    assert documents.refused("a.jsonl:1: malformed JSON").fix.startswith("correct it, or skip")
+    assert documents.refused("a.jsonl:1", documents.Fault("a.jsonl", 1, "malformed JSON")).fix.startswith(
+        "correct it, or skip"
+    )

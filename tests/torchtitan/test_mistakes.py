@@ -8,6 +8,8 @@ import pytest
 from tests.conftest import Run
 from tests.mistakes import Asker, Mistake, refused_alike
 
+from primus_core.cli.main import main
+
 GOOD = """\
 exp_name: tiny
 modules:
@@ -68,6 +70,36 @@ def asker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captur
 @pytest.mark.parametrize("kind", MISTAKES)
 def test_validate_a_dry_run_and_a_launch_refuse_alike(asker: Asker, kind: str) -> None:
     refused_alike(asker, MISTAKES[kind])
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [
+        ("max_steps=2", "{} training.steps=2"),
+        ("--trainer.max_steps 2", "{} --training.steps 2"),
+        ("optimiser.lr=1e-3", "{} optimizer.lr=1e-3"),
+        ("env.NCCL_DEBUG=INFO", "primus direct --dry-run --env NCCL_DEBUG=INFO -- train pretrain --config exp.yaml"),
+    ],
+)
+def test_a_setting_of_another_name_is_answered_with_the_command_that_has_the_right_one(
+    asker: Asker, capsys: pytest.CaptureFixture[str], typed: str, meant: str
+) -> None:
+    (asker.folder / "exp.yaml").write_text(GOOD)
+    command = ["direct", "--dry-run", "--", "train", "pretrain", "--config", "exp.yaml"]
+    assert main([*command, *typed.split()]) == 2
+    *_, last = capsys.readouterr().err.splitlines()
+    assert last.strip() == meant.format(f"primus {' '.join(command)}")
+    assert main(last.split()[1:]) == 0
+
+
+def test_an_experiment_behind_the_option_of_another_tool_is_answered_with_the_command(
+    asker: Asker, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (asker.folder / "exp.yaml").write_text(GOOD)
+    for typed in ("--cfg exp.yaml", "--recipe=exp.yaml"):
+        assert main(["direct", "--", "train", "pretrain", *typed.split(), "training.steps=2"]) == 2
+        whole = "did you mean: primus direct -- train pretrain --config exp.yaml training.steps=2"
+        assert whole in capsys.readouterr().err
 
 
 def test_mistakes_in_model_data_settings_and_layout_are_said_at_once(asker: Asker) -> None:

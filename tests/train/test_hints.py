@@ -47,11 +47,11 @@ def test_a_missing_word_is_named_with_what_it_may_be(
 @pytest.mark.parametrize(
     ("words", "whole"),
     [
-        ("direct --log_file=r.log -- bench gemm", "primus direct --log-file=r.log -- bench gemm"),
+        ("direct --log_file=r.log -- bench gemm -M 8", "primus direct --log-file=r.log -- bench gemm -M 8"),
         pytest.param(
             "direct -- preflight --perf-test", "primus direct -- preflight --level perf", marks=pytest.mark.torch
         ),
-        ("diret -- bench gemm", "primus direct -- bench gemm"),
+        ("diret -- bench gemm -M 8", "primus direct -- bench gemm -M 8"),
         ("direct -- bnech gemm -M 8", "primus direct -- bench gemm -M 8"),
         pytest.param("direct -- bench gem -M 8", "primus direct -- bench gemm -M 8", marks=pytest.mark.torch),
         pytest.param(
@@ -59,9 +59,26 @@ def test_a_missing_word_is_named_with_what_it_may_be(
             "fix: primus direct --dry-run -- bench gemm -M 8",
             marks=pytest.mark.torch,
         ),
-        ("direct --env-file a.env -- bench gemm", "primus direct --env a.env -- bench gemm"),
-        ("direct --silent -- bench gemm", "primus direct -- bench gemm"),
+        ("direct --env-file a.env -- bench gemm -M 8", "primus direct --env a.env -- bench gemm -M 8"),
+        ("direct --silent -- bench gemm -M 8", "primus direct -- bench gemm -M 8"),
         ("direct --script a.py --lr 1", "fix: primus direct -- run a.py --lr 1"),
+        pytest.param("gemm --warmup 10", "fix: primus direct -- bench gemm -M 1024", marks=pytest.mark.torch),
+        pytest.param("direct -- gemm -M 8", "fix: primus direct -- bench gemm -M 8", marks=pytest.mark.torch),
+        pytest.param(
+            "direct -- bench gemm -M 8 --warmup 10", "primus direct -- bench gemm -M 8", marks=pytest.mark.torch
+        ),
+        pytest.param(
+            "data merge a b --output c", "primus data merge --input a b --output-prefix c", marks=pytest.mark.torch
+        ),
+        pytest.param(
+            "data preprocess --input c.jsonl",
+            "primus data prepare --input c.jsonl --output-prefix tokens",
+            marks=pytest.mark.torch,
+        ),
+        ("direct -- runs list", "fix: primus runs list"),
+        ("runs info latest", "primus runs show latest"),
+        ("runs stop latest", "primus stop latest"),
+        ("config check exp.yaml", "primus config validate exp.yaml"),
         ("direct -- train pretrain --confg x.yaml", "primus direct -- train pretrain --config x.yaml"),
         ("slurm -N 2 srun -- bench gemm -M 8", "fix: primus slurm srun -N 2 -- bench gemm -M 8"),
         ("runs list --statsu running", "primus runs list --status running"),
@@ -87,11 +104,26 @@ def test_a_missing_word_is_named_with_what_it_may_be(
         ("logs --run=latest --follow", "primus logs latest --follow"),
         pytest.param("bench compare --before a --after b", "primus bench compare a b", marks=pytest.mark.torch),
         pytest.param("data inspect --input x", "primus data inspect x", marks=pytest.mark.torch),
-        ("direct --env A 1 -- train pretrain", "primus direct --env A=1 -- train pretrain"),
-        ("direct --env A = 1 -- train pretrain", "primus direct --env A=1 -- train pretrain"),
-        ("direct --env A=1 B=2 -- train pretrain", "primus direct --env A=1 --env B=2 -- train pretrain"),
-        ("slurm srun --env A 1 -- train pretrain", "primus slurm srun -- direct --env A=1 -- train pretrain"),
-        ("slurm srun --numa -- train pretrain", "fix: primus slurm srun -- direct --numa -- train pretrain"),
+        (
+            "direct --env A 1 -- train pretrain --config e.yaml",
+            "primus direct --env A=1 -- train pretrain --config e.yaml",
+        ),
+        (
+            "direct --env A = 1 -- train pretrain --config e.yaml",
+            "primus direct --env A=1 -- train pretrain --config e.yaml",
+        ),
+        (
+            "direct --env A=1 B=2 -- train pretrain --config e.yaml",
+            "primus direct --env A=1 --env B=2 -- train pretrain --config e.yaml",
+        ),
+        (
+            "slurm srun --env A 1 -- train pretrain --config e.yaml",
+            "primus slurm srun -- direct --env A=1 -- train pretrain --config e.yaml",
+        ),
+        (
+            "slurm srun --numa -- train pretrain --config e.yaml",
+            "fix: primus slurm srun -- direct --numa -- train pretrain --config e.yaml",
+        ),
         pytest.param(
             "slurm srun -- bench gemm -M 8 -p gpu",
             "fix: primus slurm srun -p gpu -- bench gemm -M 8",
@@ -112,7 +144,10 @@ def test_a_missing_word_is_named_with_what_it_may_be(
             "fix: primus container --dry-run --image I -- bench gemm -M 8",
             marks=pytest.mark.torch,
         ),
-        ("container --image I --env A 1 -- train pretrain", "primus container --image I --env A=1 -- train pretrain"),
+        (
+            "container --image I --env A 1 -- train pretrain --config e.yaml",
+            "primus container --image I --env A=1 -- train pretrain --config e.yaml",
+        ),
         pytest.param("direct -- preflight --gpus", "primus direct -- preflight --gpu", marks=pytest.mark.torch),
         pytest.param(
             "direct -- run --replay latest",

@@ -35,12 +35,17 @@ _WARNING_S = 60
 earlier still (`man sbatch`, --signal).
 """
 _FIX = "run this where Slurm's commands are, or without Slurm: primus direct -- ..."
+_REMOVE = "remove it"
 _NOTHING = ("with this flag, Slurm starts nothing", "use it with srun or sbatch, without Primus")
 _REFUSED = {
     **dict.fromkeys(("test-only", "version", "usage", "help"), _NOTHING),
     "array": ("every element of an array would be the same run, in the same run directory", "submit them one by one"),
-    "wrap": ("Primus writes the job script", "remove it"),
-    "multi-prog": ("Primus is the program that Slurm starts", "remove it"),
+    "wrap": ("Primus writes the job script", _REMOVE),
+    "multi-prog": ("Primus is the program that Slurm starts", _REMOVE),
+    "image": (
+        "it is an option of the runtime `container`",
+        "primus slurm srun -- container --image IMAGE -- train pretrain --config FILE",
+    ),
 }
 _PARSABLE, _KILL = "--parsable", "kill-on-bad-exit"
 """Look-alikes of sbatch do not know it, and submit without it."""
@@ -136,7 +141,9 @@ Primus passes all other flags to srun or sbatch unchanged. Set defaults for them
         if call.args.command == "sbatch":
             return _sbatch(call, asked)
         if call.args.follow:
-            raise RequestError("--follow needs sbatch", why="srun waits for the end", fix="remove it")
+            raise RequestError(
+                "--follow needs sbatch", why="srun waits for the end", fix="remove it", options=["--follow"], meant=""
+            )
         return _srun(call, asked)
 
 
@@ -145,7 +152,8 @@ def _refuse_flags(asked: _Asked) -> None:
     for name, (why, fix) in _REFUSED.items():
         variable = f"SBATCH_{_variable(f'--{name}')}"
         if name in asked.values:
-            raise RequestError(f"--{name} is not supported", why=why, fix=fix)
+            meant = "" if fix == _REMOVE else None
+            raise RequestError(f"--{name} is not supported", why=why, fix=fix, options=[f"--{name}"], meant=meant)
         if asked.command == "sbatch" and variable in asked.environ:
             raise RequestError(
                 f"{variable} is set, to '{asked.environ[variable]}', and is not supported",

@@ -35,7 +35,7 @@ def explain(error: Exception, words: list[str], environ: Mapping[str, str]) -> i
         from primus_core.cli import hints, proposed
 
         for one in several:
-            one.fix = proposed.checked(hints.retyped(words, one, several))
+            one.fix = proposed.checked(hints.retyped(words, one, several), hints.retyped)
     text = "".join(map(as_line, several))
     text += f"primus: {len(several)} errors\n" if len(several) > 1 else ""
     if "--debug" in words:

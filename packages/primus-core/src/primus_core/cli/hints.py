@@ -32,7 +32,6 @@ from primus_core.cli.segments import (
 from primus_core.installed.homes import home_of, how_to_install, meant
 from primus_core.request.former import answer as former_answer
 from primus_core.request.former import example, word_set
-from primus_core.request.former import instead as former_word
 from primus_machine.errors import MachineError, PrimusError, RequestError, nearest
 
 __all__ = ["Hint", "Known", "hints", "instead", "retyped"]
@@ -47,19 +46,13 @@ _TRAINS = "`train pretrain` trains"
 
 
 class Hint(NamedTuple):
-    """Words that people type first, and the command for what they mean.
-
-    In a command, `{run}` is the first name behind that word, `{names}` all of them, `{training}` the whole task.
-    """
+    """Words that people type first, and the command for what they mean: a row of `data/hints.toml`."""
 
     words: tuple[str, ...]
     why: str
     bare: str
-    """The command where they name nothing."""
     named: str = ""
-    """The command where they name something; empty: the same."""
     file: str = ""
-    """The command where they name an experiment; empty: as any other name."""
     ends: bool = False
     """The command ends something: a misspelt word is no reason to propose it."""
 
@@ -72,8 +65,8 @@ def hints() -> tuple[Hint, ...]:
     return tuple(Hint(**{**row, "words": tuple(row["words"])}) for row in rows)
 
 
-_ONLY = {"-o": "capture", "-M": "gemm"}
-"""Those that are all that a command needs, and its name: a word behind that is their value."""
+_ONLY = {"-o": ("capture",), "-M": ("gemm",), "--input": ("merge", "prepare")}
+"""What commands cannot do without, and their names: a word behind one is the value of that."""
 _SWITCHES = {"--dry-run", "--debug", *word_set("of_docker")}
 
 
@@ -81,13 +74,13 @@ def retyped(words: Sequence[str], error: PrimusError, errors: Sequence[PrimusErr
     """Return the fix of `error`, and with it the whole command, where that follows from its fields. `errors`: all."""
     if proposed.moved(words, [error]):
         return _whole(proposed.moved(words, errors or [error]))
-    if len(errors) > 1:
+    wrong = error.option
+    if len(errors) > 1 or not wrong:
         return error.fix
     if moved := _moved(words, error):
         return moved
-    wrong = error.option
     places = [at for at, word in enumerate(words) if word.partition("=")[0] == wrong.partition("=")[0]]
-    if not wrong or len(places) != 1:
+    if len(places) != 1:
         return error.fix
     before, word, after = words[: places[0]], words[places[0]], words[places[0] + 1 :]
     if error.kind == "late" and before[-1:] != [error.where] and error.where in before:
@@ -99,7 +92,7 @@ def retyped(words: Sequence[str], error: PrimusError, errors: Sequence[PrimusErr
 def _moved(words: Sequence[str], error: PrimusError) -> str:
     """The whole command, where the words are right but for their order or for what joins them; empty: they are not."""
     if error.kind == "missing" and (complete := _completed(words, error)):
-        return f"{_whole(complete)}\n{error.fix}"
+        return _whole(complete) + ("" if error.fix.startswith("primus ") else f"\n{error.fix}")  # with other names
     if error.kind == "order" and former.program_at(error.options) < len(error.options):
         variables, [_, *program] = former.without_launcher(["direct", *error.options])
         at, front = former.program_at(program), words[: -len(error.options)]
@@ -125,12 +118,14 @@ def _completed(words: Sequence[str], error: PrimusError) -> list[str]:
     """`words` with the options that were required and are missing; empty: nobody knows an example of them."""
     lacks = [names.partition("/")[0] for names in error.options]
     examples = {flag: example(error.where, flag) for flag in lacks}
+    behind = next((at for at, word in enumerate(words, 1) if word in _ONLY.get(lacks[0], ())), len(words))
+    values = [*takewhile(lambda word: not word.startswith("-"), words[behind:])]
+    if lacks[0] == "--input" and values:
+        return [*words[:behind], lacks[0], *words[behind:], *(word for f in lacks[1:] for word in (f, examples[f]))]
     if not all(examples.values()):
         return []
-    command = _ONLY.get(lacks[0], "")
-    behind = words.index(command) + 1 if command in words else len(words)
-    numbers = list(takewhile(str.isdigit, words[behind : behind + 3])) if command == "gemm" else []
-    if values := numbers or [word for word in words[behind : behind + 1] if not word.startswith("-")]:
+    numbers = [*takewhile(str.isdigit, values[:3])] if lacks[0] == "-M" else []
+    if values := numbers or values[:1]:
         flags = ("-M", "-N", "-K") if numbers else lacks[:1]  # `gemm 4096 4096 4096`
         named = (word for pair in zip(flags, values, strict=False) for word in pair)
         return [*words[:behind], *named, *words[behind + len(values) :]]
@@ -146,9 +141,13 @@ def _exchanged(before: Sequence[str], word: str, after: Sequence[str], error: Pr
     if error.meant is None:
         return error.fix
     *first, last = shlex.split(error.meant) or [""]
+    if first[:1] == ["primus"]:  # another command
+        before, first = [], first[1:]
     meant = [*first, f"{last}{equals}{value}"] if error.meant else []
     whole = [*before, *meant, *after]
     further = proposed.refusal(whole)
+    if not (meant or equals) and [one for one in after[:1] if one.isdigit() or (further and one == further.option)]:
+        whole, further = [*before, *after[1:]], None
     return f"{error.fix}\n{_whole((further and proposed.moved(whole, [further])) or whole)}"
 
 
@@ -182,14 +181,14 @@ def _instead(words: list[str], known: Known, refused: PrimusError) -> RequestErr
             or _forgotten_dashes(words, known, refused)
             or _forgotten_task(words, known, refused)
             or _extra_dashes(words, known)
-            or _foreign_task(words, refused)
+            or _foreign_task(words, known, refused)
         )
     return _unknown_command(words[0], words[1:], known)
 
 
 def _to_engine(words: Sequence[str], known: Known) -> RequestError | None:
     """The answer to words that the engine of containers would take; None: they are none."""
-    fix = former_word("container", *words[1:2] or [""])
+    fix = former_answer("container", "".join(words[1:2])).fix
     if words[0] != "container" and not fix and words[1:2] and not words[1].startswith("-") and words[1] != "run":
         fix = f"it is the engine's own command, without `primus`: {typed(words)}"
     if fix and not (words[0] != "container" and {*words[1:2]} & {*known.tasks, *known.runtimes}):
@@ -272,8 +271,8 @@ def _near(known: Collection[str], head: str) -> str:
 def _as_task(what: str, head: str, rest: Sequence[str], known: Known) -> RequestError | None:
     """The answer to a task without its runtime, or behind the launcher of others."""
     if begins_training(head):
-        why = "a task needs a runtime"
-        return RequestError(what, why=why, fix=_command(["direct"], [head, *rest], known), kind=_COMMAND)
+        fix = _command(["direct"], [head, *rest], known)
+        return RequestError(what, why="a task needs a runtime", fix=fix, kind=_COMMAND)
     if "run" in known.tasks and (head in former.LAUNCHERS or is_program(head)):
         why = "the task `run` starts a Python file on every rank; GPUS_PER_NODE=N sets the number of ranks per node"
         launching = former.launching([head, *rest])
@@ -314,12 +313,8 @@ def _forgotten_dashes(words: Sequence[str], known: Known, refused: PrimusError) 
     has_task = any(word in known.tasks and before == "--" for before, word in pairwise(words))
     if not missing or (has_task and missing not in refused.options):
         return None
-    return RequestError(
-        f"there is no `--` before '{missing}'",
-        why="`--` separates the options of a runtime from the task",
-        fix=_whole([*known.front, *with_stage(complete)]),
-        kind=_COMMAND,
-    )
+    why, fix = "`--` separates the options of a runtime from the task", _whole([*known.front, *with_stage(complete)])
+    return RequestError(f"there is no `--` before '{missing}'", why=why, fix=fix, kind=_COMMAND)
 
 
 def _forgotten_task(words: Sequence[str], known: Known, refused: PrimusError) -> RequestError | None:
@@ -329,14 +324,14 @@ def _forgotten_task(words: Sequence[str], known: Known, refused: PrimusError) ->
     if task and begins_training(task[0]):
         what, why, task = f"'{task[0]}' is not a task", _TRAINS, as_training(task)
     elif task[:1] == ["run"] and task[1:] and is_experiment(task[1]):
-        what, why, task = (
-            f"'{task[1]}' is not a Python file",
-            f"`run` runs a Python file; {_TRAINS}",
-            as_training(task[1:]),
-        )
+        what, why = f"'{task[1]}' is not a Python file", f"`run` runs a Python file; {_TRAINS}"
+        task = as_training(task[1:])
     elif task and begins_program(task, at := int(task[0] == "run" and bool({*task[1:2]} & former.LAUNCHERS)), known):
-        kind = "Python file" if at else "task"
-        what, why, task = f"'{task[at]}' is not a {kind}", "`run` starts a Python file on every rank", as_run_task(task)
+        what, why = (
+            f"'{task[at]}' is not a {'Python file' if at else 'task'}",
+            "`run` starts a Python file on every rank",
+        )
+        task = as_run_task(task)
     elif with_stage(task) != task and ("STAGE" in refused.options or any(map(is_experiment, task[1:2]))):
         what, why, task = "the task `train` needs a stage", _TRAINS, with_stage(task)
     else:
@@ -352,31 +347,34 @@ def _extra_dashes(words: Sequence[str], known: Known) -> RequestError | None:
     at = next((at for at in range(2, len(words)) if [words[at - 2], words[at]] == ["--", "--"]), 0)
     if not at or words[at - 1] not in known.tasks:
         return None
-    return RequestError(
-        f"there is a `--` behind '{words[at - 1]}'",
-        why="`--` comes before a task; the words of the task follow it",
-        fix=_whole([*known.front, *words[:at], *words[at + 1 :]]),
-        kind=_COMMAND,
-    )
+    why, fix = "`--` comes before a task", _whole([*known.front, *words[:at], *words[at + 1 :]])
+    return RequestError(f"there is a `--` behind '{words[at - 1]}'", why=why, fix=fix, kind=_COMMAND)
 
 
 def _job_script(words: Sequence[str], refused: PrimusError) -> RequestError | None:
     """The answer to a job script of one's own among the options of `slurm`; None: there is none."""
-    begin = words.index("--") if "--" in words else len(words)
-    if words[0] != "slurm" or not any(word.endswith(former.JOB_SCRIPTS) for word in words[: begin + 2]):
+    end = words.index("--") + 2 if "--" in words else len(words)
+    if words[0] != "slurm" or not any(word.endswith(former.JOB_SCRIPTS) for word in words[:end]):
         return None
     return RequestError(refused.what, why="Primus writes the job script", fix=former.SBATCH, kind=_COMMAND)
 
 
-def _foreign_task(words: Sequence[str], refused: PrimusError) -> RequestError | None:
+def _foreign_task(words: Sequence[str], known: Known, refused: PrimusError) -> RequestError | None:
     """The answer to a word of other tools in the place of a task: the one that it gets as a command."""
     word = refused.option if refused.kind == "unknown task" else ""
     if words[0] == "slurm" and not word:  # `slurm cancel 12`
         word = "".join(words[1:2])
     if not word or word.startswith("-"):
         return None
-    if fix := former_word("primus", word):
-        return RequestError(refused.what, fix=fix)
+    found, at = former_answer("primus", word), words.index(word)
+    if word in known.commands and word not in word_set("ending"):
+        return RequestError(refused.what, fix=_whole([*known.front, *words[at:]]), kind=_COMMAND)
+    if found.meant:
+        front, dashes, task = found.meant.rpartition("direct -- ")
+        meant = [*(words[:at] if dashes else ()), *shlex.split(front + task), *words[at + 1 :]]
+        return RequestError(refused.what, fix=_whole(meant), kind=_COMMAND)
+    if found.fix:
+        return RequestError(refused.what, fix=found.fix)
     hint = _hint(word) or (None if refused.meant else _misspelt_hint(word))
     return RequestError(refused.what, why=hint.why, fix=_filled(hint, words[words.index(word) + 1 :])) if hint else None
 
@@ -384,9 +382,8 @@ def _foreign_task(words: Sequence[str], refused: PrimusError) -> RequestError | 
 def _filled(hint: Hint, rest: Sequence[str]) -> str:
     """The command of a hint, with the person's own words."""
     names = [word for word in rest if not word.startswith("-") and word not in word_set("verbs")]
-    command = hint.named if names and hint.named else hint.bare
-    if hint.file and any(is_experiment(word) for word in names):
-        command = hint.file
+    of_file = any(is_experiment(word) for word in names) and hint.file
+    command = of_file or (names and hint.named) or hint.bare
     return command.format(run=typed(names[:1]), names=typed(names), training=typed(as_training(rest)))
 
 

@@ -88,7 +88,9 @@ def _main(words: list[str]) -> int:
     if words[0] == "__protocol":
         return _protocol(words[1:])
     if words[0] == "__complete":
-        return _complete(words[1:])
+        from primus_core.cli.completion import answer
+
+        return answer(words[1:], commands.names())
     return _request(words)
 
 
@@ -140,13 +142,6 @@ def _behind_globals(words: list[str]) -> "int | None":
             fix=f"remove it: primus {shlex.join(word for word in words if word != '--dry-run')}",
         )
     return _management(rest[0], list(rest[1:]), config_of(words))
-
-
-def _complete(words: list[str]) -> int:
-    from primus_core.cli import commands
-    from primus_core.cli.completion import answer
-
-    return answer(words, commands.names())
 
 
 def _request(words: list[str]) -> int:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from primus_core.cli import commands
 from primus_core.installed import homes
-from primus_core.planning import options
+from primus_core.planning import options, run_request
 from primus_core.planning.outer_layers import INNERMOST, inner_parser
 from primus_core.plugins.catalogue import Catalogue
 from primus_core.request import former, request
@@ -18,23 +18,37 @@ from primus_machine.host import HostRoot
 
 __all__ = ["checked", "moved", "refusal"]
 
-_COMMAND = re.compile(r"(?:did you mean:? `?)?(?:[A-Z_]+=\S+ )*primus (?P<words>[^`]+)`?\??")
+_COMMAND = re.compile(r"(?:did you mean:? `?)?(?P<variables>(?:[A-Z_]+=\S+ )*)primus (?P<words>[^`]+)`?\??")
 
 
-def checked(fix: str) -> str:
-    """Return the lines of `fix` without commands that Primus refuses; where nothing is left, where to look."""
+_MOST = 3
+"""So many mistakes of a command are mended one after the other."""
+
+
+def checked(fix: str, retyped: Callable[[list[str], PrimusError], str], most: int = _MOST) -> str:
+    """Return the lines of `fix`, and what is accepted instead of commands there that Primus refuses.
+
+    `retyped` answers an error of a command. Where nothing is left of `fix`: where to look.
+    """
     left, head = [], ""
     for line in fix.split("\n"):
         found = _COMMAND.fullmatch(line)
         words = _split(found["words"]) if found else []
-        error = refusal(words) if words else None
-        if error and error.kind != "missing":  # what is required is told next, with an example
+        refused = refusal(words) if words else None
+        if not (error := refused or (_not_planned(words) if "--" in words else None)):
+            left.append(line)
+            continue
+        further = checked(retyped(words, error), retyped, most - 1).split("\n") if most else []
+        ones = filter(None, map(_COMMAND.fullmatch, further))
+        if found and (better := next((one for one in ones if _split(one["words"])), None)):
+            left.append(f"{found['variables']}{better['variables']}primus {better['words']}")
+        elif not refused or error.kind == "missing":  # the next mistake is told when it is typed
+            left.append(line)
+        else:
             rest = request.global_words(words)[1]
             task = [at for at, word in enumerate(rest[:-1]) if word == "--"][-1:]
             head = " ".join([*rest[:1], *("--" for _ in task), *(rest[at + 1] for at in task)])
-        else:
-            left.append(line)
-    return "\n".join(left) or (f"see `primus {head} --help`" if head else "")
+    return "\n".join(dict.fromkeys(left)) or (f"see `primus {head} --help`" if head else "")
 
 
 def _split(text: str) -> list[str]:
@@ -69,6 +83,19 @@ def refusal(words: Sequence[str]) -> PrimusError | None:
     except RequestError as error:
         return error
     except (PrimusError, SystemExit):  # a package is not installed, which is said next; --help
+        return None
+    return None
+
+
+def _not_planned(words: Sequence[str]) -> PrimusError | None:
+    """Return the only error of the plan of a command whose options are right; None: there is none, or several."""
+    try:
+        catalogue, asked = _parsed(words)
+        if asked.task:
+            run_request.plan_request(asked, HostRoot(), catalogue, ("primus", *words))
+    except RequestError as error:
+        return error.each()[0] if len(error.each()) == 1 else None
+    except (PrimusError, SystemExit):
         return None
     return None
 

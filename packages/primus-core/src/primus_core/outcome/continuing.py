@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import re
 import shlex
 from collections.abc import Iterable, Sequence
 
@@ -15,6 +16,9 @@ from primus_machine.secrets.names import SECRET
 
 __all__ = ["continuing_line", "last_finite", "restart_words"]
 
+_RATE = r"(?:--)?(?:[\w.]+\.)?(?:lr|learning_rate)="
+"""As a learning rate is typed, in the words of each framework."""
+
 
 def continuing_line(typed: Sequence[str], directory: str, continues: str) -> str:
     """Return the command that continues the run in `directory`; empty: there is none.
@@ -25,8 +29,10 @@ def continuing_line(typed: Sequence[str], directory: str, continues: str) -> str
     if not again or SECRET in " ".join(again):
         return ""
     if rows and rows[-1]["loss"] is None:
-        where = restart_words(directory)
-        return f"{shlex.join(again)} {where}    # with a lower learning rate: the loss was not finite"
+        rates = [word for word in again if re.match(_RATE, word)]
+        again = [*(word for word in again if word not in rates), *shlex.split(restart_words(directory))]
+        how = f"without {' '.join(rates)}" if rates else "with a lower learning rate"
+        return f"{shlex.join(again)}    # {how}: the loss was not finite"
     end = rows[-1]["steps"] if rows and isinstance(rows[-1]["steps"], int) else math.inf
     newest = max(saved_steps(directory), default=0)
     if newest >= end:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from primus_core.hooks.script_output import ScriptOutput
     from primus_core.plan.plan import Plan
 
-__all__ = ["run_request"]
+__all__ = ["plan_request", "run_request"]
 
 
 def run_request(asked: Request, host: HostRoot, catalogue: Catalogue, command: tuple[str, ...]) -> int:
@@ -29,7 +29,7 @@ def run_request(asked: Request, host: HostRoot, catalogue: Catalogue, command: t
         if (code := outer_layers.clean(asked, host, catalogue)) is not None:
             return code
     while True:
-        planned = _plan(asked, host, catalogue, command)
+        planned = plan_request(asked, host, catalogue, command)
         if not (planned.switches.dry_run or planned.switches.check):
             _refuse_to_run(planned)
         if planned.replay:
@@ -60,8 +60,13 @@ def _execute(planned: Planned, asked: Request, host: HostRoot, catalogue: Catalo
     return execute(planned.plan, planned.facts, replan, debug=planned.switches.debug)
 
 
-def _plan(asked: Request, host: HostRoot, catalogue: Catalogue, command: tuple[str, ...]) -> Planned:
-    """The plan of all layers."""
+def plan_request(asked: Request, host: HostRoot, catalogue: Catalogue, command: tuple[str, ...]) -> Planned:
+    """The plan of all layers.
+
+    Raises:
+        RequestError: something that was asked for is wrong.
+        MachineError: the environment cannot run it.
+    """
     if not hasattr(catalogue.runtime(asked.layers[0].runtime), "wrap"):
         return planner.plan(asked, host, catalogue, command)
     from primus_core.planning import outer_layers

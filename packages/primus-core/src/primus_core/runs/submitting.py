@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 from primus_core.config import submission, submitted_files
 from primus_core.environment.resolve import belongs_to_session
 from primus_core.plan.plan import Plan, PlannedFile
+from primus_core.runs.settings import dotted, flatten
 from primus_machine.facts import Facts
 from primus_machine.secrets.redaction import is_secret_name, looks_secret, redact_text
 
@@ -116,7 +117,10 @@ def differences(plan: Plan, environ: Mapping[str, str]) -> list[Difference]:
         return []
     here = _compared(plan)
     found = [Difference(key, old.get(key), here[key]) for key in here if key != "config"]
-    before, now = (dict(_leaves(config or {})) for config in (old.get("config"), here.get("config")))
+    before, now = (
+        {dotted(path): value for path, value in flatten(config or {}).items()}
+        for config in (old.get("config"), here.get("config"))
+    )
     if before:  # without the backend on the submitting host, nobody knew
         keys = (key for key in dict.fromkeys((*before, *now)) if not key.startswith(_FOLLOWING))
         found += [Difference(key, before.get(key), now.get(key)) for key in keys]
@@ -127,14 +131,6 @@ def _compared(plan: Plan) -> dict[str, Any]:
     """What must be the same wherever it is planned."""
     keys = ("primus_version", "task", "framework", "model", "config")
     return {key: value for key, value in plan.to_dict().items() if key in keys}
-
-
-def _leaves(value: Any, name: str = "") -> Iterator[tuple[str, Any]]:
-    if isinstance(value, Mapping) and value:
-        for key, below in value.items():
-            yield from _leaves(below, f"{name}.{key}" if name else str(key))
-    else:
-        yield name, value
 
 
 def _beside(plan: Plan, secrets: Sequence[str]) -> Iterator[PlannedFile]:

@@ -52,10 +52,10 @@ def finish(given: Given, parts: Sequence[Part], folder: Folder, here: Here, prog
     if not result.documents:
         why = f"{counted(result.skipped, 'line')} skipped" if result.skipped else ""
         raise PrimusError("the input has no document", why=why, fix="check the input")
+    _stop_at_first(given, parts, found, folder)
     stage = folder.begin(_JOINED)
     if first := _list_skipped(parts, found, folder, f"{stage}/{SKIPPED}"):
         result = result._replace(first_skipped=first, skipped_file=f"{given.settings.prefix}_{SKIPPED}")
-        _stop_at(given, first)
     outputs_of = {prefix: f"{stage}/{number}" for number, prefix in enumerate(given.settings.outputs)}
     for number, written in enumerate(outputs_of.values()):
         join([f"{folder.part(part)}/{number}" for part in range(len(parts))], written)
@@ -67,10 +67,11 @@ def finish(given: Given, parts: Sequence[Part], folder: Folder, here: Here, prog
     return result
 
 
-def _stop_at(given: Given, first: Sequence[str]) -> None:
+def _stop_at_first(given: Given, parts: Sequence[Part], found: Sequence[Finished], folder: Folder) -> None:
     """Stop, where an earlier command has skipped something that shall not be skipped any more."""
     if given.settings.on_error == "stop":
-        raise refused(first[0])
+        for where, fault in _skipped(parts, found, folder):
+            raise refused(where, fault)
 
 
 def _sums(found: list[Finished]) -> tuple[int, int, int]:
@@ -85,14 +86,14 @@ def _list_skipped(parts: Sequence[Part], found: Sequence[Finished], folder: Fold
     """Write down all that was skipped, with the lines of whole files; the first of them."""
     first = list[str]()
     with open(path, "x", encoding="utf-8") as file:
-        for where, what in _skipped(parts, found, folder):
-            file.write(json.dumps({"where": where, "why": what}) + "\n")
+        for where, fault in _skipped(parts, found, folder):
+            file.write(json.dumps({"where": where, "why": fault.what}) + "\n")
             if len(first) < _MOST_SHOWN:
-                first.append(f"{where}: {what}")
+                first.append(f"{where}: {fault.what}")
     return tuple(first)
 
 
-def _skipped(parts: Sequence[Part], found: Sequence[Finished], folder: Folder) -> Iterator[tuple[str, str]]:
+def _skipped(parts: Sequence[Part], found: Sequence[Finished], folder: Folder) -> Iterator[tuple[str, Fault]]:
     before = 0
     for number, (part, known) in enumerate(zip(parts, found, strict=True)):
         before *= part.kind == "lines" and part.start > 0
@@ -100,7 +101,7 @@ def _skipped(parts: Sequence[Part], found: Sequence[Finished], folder: Folder) -
             with open(f"{folder.part(number)}/{SKIPPED}", encoding="utf-8") as file:
                 for line in file:
                     fault = Fault(*json.loads(line))
-                    yield place(fault, before), fault.what
+                    yield place(fault, before), fault
         before += known.lines
 
 

@@ -71,7 +71,7 @@ class PartWriter:
         if faults and self.settings.on_error == "stop":
             fault = faults[0]
             before = lines.count(self.files[part.first], part.start) if part.kind == "lines" else 0
-            raise documents.refused(f"{place(fault, before)}: {fault.what}")
+            raise documents.refused(place(fault, before), fault)
 
 
 def place(fault: Fault, before: int) -> str:

@@ -78,7 +78,7 @@ class Work:
 
     def _claim(self, identity: Mapping[str, Any]) -> None:
         path, now = f"{self.folder}/pipeline.json", json.loads(json.dumps(identity))
-        end, differences = time.monotonic() + _NODES_APART_S, [f"'{path}' is missing"]
+        end, differences = time.monotonic() + _NODES_APART_S, [f"there is no '{path}'"]
         while not os.path.exists(path) or (differences := list(_differences(self._json(path), now, ""))):
             if os.path.exists(f"{self.folder}/done") or time.monotonic() > end:
                 raise self._of_another(differences)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 from codecs import BOM_UTF8
 from collections.abc import Callable, Iterator, Sequence
 from typing import IO, Any, NamedTuple
@@ -22,7 +21,6 @@ __all__ = ["Documents", "Fault", "Text", "read", "refused"]
 
 Text = str | list[str]
 """A text; or its sentences, where the input has them apart."""
-_NO_KEY = re.compile(r"key '.*' is missing(?:; the keys are (?P<known>.*))?$")
 _MOST_SHOWN = 60
 _MOST_ROWS = 1 << 13
 """Short documents take more memory than their text does."""
@@ -35,6 +33,13 @@ class Fault(NamedTuple):
     number: int
     """The line of a part of JSON lines, the row of a parquet file, both from 1; 0: the whole file."""
     what: str
+    keys: Sequence[str] | None = None
+    """Those that the document has, where the one of its text is missing."""
+
+
+class _NoKey(NamedTuple):
+    what: str
+    keys: Sequence[str]
 
 
 class Documents(NamedTuple):
@@ -124,7 +129,7 @@ def _parsed(rows: list[bytes], keys: Sequence[str], path: str, before: int) -> D
 
 def _looked_at(
     rows: Any,
-    text_of: Callable[[Any, Sequence[str]], list[Text] | str | None],
+    text_of: Callable[[Any, Sequence[str]], list[Text] | _NoKey | str | None],
     keys: Sequence[str],
     path: str,
     count: int,
@@ -136,13 +141,15 @@ def _looked_at(
         found = text_of(row, keys)
         if isinstance(found, str):
             faults.append(Fault(path, number, found))
+        elif isinstance(found, _NoKey):
+            faults.append(Fault(path, number, *found))
         elif found is not None:
             for column, text in zip(texts, found, strict=True):
                 column.append(text)
     return Documents(texts, faults, 0, count)
 
 
-def _of_line(line: bytes, keys: Sequence[str]) -> list[Text] | str | None:
+def _of_line(line: bytes, keys: Sequence[str]) -> list[Text] | _NoKey | str | None:
     """The texts of a line; why it has none; None: it is blank.
 
     What orjson refuses, Python's own parser may take, as in Megatron's tool: NaN, and numbers of any size.
@@ -164,24 +171,23 @@ def _of_line(line: bytes, keys: Sequence[str]) -> list[Text] | str | None:
     return _of_object(found, keys)
 
 
-def refused(text: str) -> PrimusError:
-    """Return the error for the first fault, `text`, where none is skipped; its kind is `key` where a key is missing."""
-    found = _NO_KEY.search(text)
-    known = (found["known"] or "").split(", ") if found else []
-    meant = known[0] if len(known) == 1 and known[0] else "KEY"
-    named = f"name the key of the text: --json-keys {meant}\nor " if found else ""
+def refused(where: str, fault: Fault) -> PrimusError:
+    """Return the error for the first fault where none is skipped; its kind is `key` where a key is missing."""
+    has_no_key = fault.keys is not None
+    meant = fault.keys[0] if fault.keys and len(fault.keys) == 1 else "KEY"
+    named = f"name the key of the text: --json-keys {meant}\nor " if has_no_key else ""
     fix = f"{named}correct it, or skip and count all such documents: --on-error skip"
-    return PrimusError(text, fix=fix, kind="key" if found else "document", meant=meant)
+    return PrimusError(f"{where}: {fault.what}", fix=fix, kind="key" if has_no_key else "document", meant=meant)
 
 
-def _of_object(found: Any, keys: Sequence[str]) -> list[Text] | str:
+def _of_object(found: Any, keys: Sequence[str]) -> list[Text] | _NoKey | str:
     if not isinstance(found, dict):
         return f"it is {_kind(found)}, not a JSON object"
     texts: list[Text] = []
     for key in keys:
         if key not in found:
-            known = ", ".join(printable(str(name))[:_MOST_SHOWN] for name in list(found)[:10])
-            return f"key '{key}' is missing" + (f"; the keys are {known}" if known else "")
+            known = [printable(str(name))[:_MOST_SHOWN] for name in list(found)[:10]]
+            return _NoKey(f"key '{key}' is missing" + (f"; the keys are {', '.join(known)}" if known else ""), known)
         if why := _fault(found[key]):
             return f"the value of '{key}' {why}"
         texts.append(found[key])

@@ -126,22 +126,30 @@ class _Walk(NamedTuple):
 
     def unknown(self, path: Path, document: Document) -> tuple[ConfigError, set[str]]:
         """Return the error for a name that the framework does not have, and the names that were probably meant."""
+        where = document.where(path)
+        options = typed_words(where)
+        typed = tuple("".join(options).lstrip("-").partition("=")[0].split("."))
+        path = typed if typed[: len(path)] == path else path  # the whole name, where its section is unknown
         prefix = "".join(f"{part}." for part in path[:-1])
         beside = {name[len(prefix) :].split(".")[0] for name in self.options if name.startswith(prefix)}
         known = f"known in '{prefix[:-1]}': {', '.join(sorted(beside))}" if prefix else ""
         what = f"{self.framework} has no setting '{dotted(path)}'"
-        where = document.where(path)
         if instead := former.instead("train", dotted(path)):
-            return ConfigError(what, where=where, fix=instead, options=typed_words(where)), set()
+            return ConfigError(what, where=where, fix=instead, options=options), set()
+        if path[0] == "env" and len(path) == 2:
+            fix = f"variables are options of the runtime: --env {path[1]}=VALUE"
+            return ConfigError(what, where=where, fix=fix, options=options, meant=f"--env {path[1]}"), set()
         meant = self.meant(prefix, str(path[-1]), beside)
         if not meant or path[0] == "overrides":
             fix, key = meant_at_top(where)
             if fix:
-                return ConfigError(what, where=where, fix=fix, options=typed_words(where), meant=key), set()
+                return ConfigError(what, where=where, fix=fix, options=options, meant=key), set()
         single = f"did you mean '{meant[0]}'?" if len(meant) == 1 else ""
         fix = single or (f"set one of {', '.join(meant)}" if meant else "remove it")
-        why, options = "" if single else known, typed_words(where)
-        return ConfigError(what, where=where, why=why, fix=fix, options=options), set(meant)
+        why = "" if single else known
+        is_one = single and options and meant[0] in self.options
+        right = f"{'--' * options[0].startswith('--')}{meant[0]}" if is_one else None
+        return ConfigError(what, where=where, why=why, fix=fix, options=options, meant=right), set(meant)
 
     def meant(self, prefix: str, leaf: str, beside: Collection[str]) -> list[str]:
         """Return what was meant: another tool's name, the beginning of names beside it, a name near it, or one of
@@ -156,14 +164,16 @@ class _Walk(NamedTuple):
         longer = sorted(f"{prefix}{name}" for name in beside if name.startswith(f"{word}_"))
         if 1 < len(longer) <= _FEW:
             return longer
-        if near := nearest(leaf, beside):
+        if near := nearest(leaf, beside, _ALIKE):
             return [f"{prefix}{near}"]
+        if near := "" if beside else nearest(prefix + leaf, self.options, _NEARLY):
+            return [near]
         homes = [name for name in self.options if name.rpartition(".")[2] == word]
         return homes or list(filter(None, named.split(", ")))
 
 
-_NEARLY = 0.9
-"""So near is a misspelt name, and no beginning of several."""
+_NEARLY, _ALIKE = 0.9, 0.7
+"""So near is a misspelt name that is no beginning of several; and one without longer ones."""
 _FEW = 8
 
 

@@ -9,6 +9,7 @@ import os
 import re
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import pairwise
 
 from primus_core.config import files
 from primus_core.errors import ConfigError, PrimusError, RequestError, nearest
@@ -28,8 +29,6 @@ here. NNODES, NODE_RANK, MASTER_ADDR, MASTER_PORT and GPUS_PER_NODE mean the sam
 """
 _EXP = "--exp"
 """Another name of `--config` there."""
-_FLAGS = ("-c", "-f", "--file", "--yaml")
-"""What other tools have before an experiment's file."""
 _LIST = "`primus config list` lists all templates"
 _OPTIONS = ("--config", "--replay")
 _AGAIN = "to replay a run: train pretrain --replay RUN"
@@ -69,13 +68,14 @@ def missing_option(
     if template:
         near = [template]
     elif given:
-        near = [given.removeprefix(f"{_EXP}=")]
+        near = [re.sub(r"^--?[\w.-]+=", "", given)]  # `--exp=FILE`, and what other tools have for it
     elif named:
         near = [named if os.path.isfile(named) else nearest_file(named), nearest_template(named, environ)]
     else:
         here = [*_experiments(".")]
         near = here if len(here) == 1 else []
-    fix = _meant([*filter(None, near)], [word for word in command if word not in {_EXP, given, *_FLAGS, *of_model}])
+    before = [word for word, after in pairwise(overrides) if after == given and re.fullmatch(r"--?[\w.-]+", word)]
+    fix = _meant([*filter(None, near)], [word for word in command if word not in {_EXP, given, *before, *of_model}])
     if len(here) > 1:
         some = f"{', '.join(here[:_SHOWN])}{', ...' if len(here) > _SHOWN else ''}"
         fix = fix or [_with_config("FILE", command), f"FILE is one of {len(here)} experiments here: {some}"]

@@ -36,7 +36,7 @@ def test_every_command_that_is_told_is_one() -> None:
 
 @pytest.mark.parametrize(
     ("words", "way_out"),
-    [("logs", "`latest` is the newest run"), ("runs", "known: list, show, diff, path"), ("config", "known: list, new, show")],
+    [("logs", "primus logs latest"), ("runs", "known: list, show, diff, path"), ("config", "known: list, new, show")],
 )  # fmt: skip
 def test_a_missing_word_is_named_with_what_it_may_be(
     words: str, way_out: str, capsys: pytest.CaptureFixture[str]

@@ -122,14 +122,14 @@ def _completed(words: Sequence[str], error: PrimusError) -> list[str]:
     values = [*takewhile(lambda word: not word.startswith("-"), words[behind:])]
     if lacks[0] == "--input" and values:
         return [*words[:behind], lacks[0], *words[behind:], *(word for f in lacks[1:] for word in (f, examples[f]))]
-    if not all(examples.values()):
+    if not all(examples.values()) or word_set("ending") & {*words}:
         return []
     numbers = [*takewhile(str.isdigit, values[:3])] if lacks[0] == "-M" else []
     if values := numbers or values[:1]:
         flags = ("-M", "-N", "-K") if numbers else lacks[:1]  # `gemm 4096 4096 4096`
         named = (word for pair in zip(flags, values, strict=False) for word in pair)
         return [*words[:behind], *named, *words[behind + len(values) :]]
-    return [*words, *(word for flag in lacks for word in (flag, examples[flag]))]
+    return [*words, *(word for flag in lacks for word in (flag, examples[flag])[flag[0] != "-" :])]
 
 
 def _exchanged(before: Sequence[str], word: str, after: Sequence[str], error: PrimusError) -> str:

@@ -84,9 +84,10 @@ def run(words: Sequence[str], layer: str) -> int:
     if words and words[0] not in _ACTIONS and not words[0].startswith("-"):
         why = f"known: {', '.join(_ACTIONS)}; to measure, Primus needs a runtime"
         benchmarks = [entry.name for entry in joined.of_group(GROUP)]
-        near = "" if words[0] in benchmarks else former.instead("bench", words[0]) or suggestion(words[0], _ACTIONS)
-        meant = nearest(words[0], benchmarks) or words[0]
-        fix = near or f"primus direct -- bench {shlex.join([meant, *words[1:]])}"
+        found = former.answer("bench", words[0])
+        near = "" if words[0] in benchmarks or found.meant else found.fix or suggestion(words[0], _ACTIONS)
+        meant = shlex.split(found.meant or nearest(words[0], benchmarks) or words[0])
+        fix = near or f"primus direct -- bench {shlex.join([*meant, *words[1:]])}"
         raise RequestError(f"'{words[0]}' is not an action of primus bench", why=why, fix=fix)
     if tuple(words[:2]) == ("gemm-tune", "tune"):
         fix = f"primus direct -- bench {shlex.join(words)}"

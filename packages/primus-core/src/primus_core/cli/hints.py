@@ -42,7 +42,7 @@ _ALIKE = 0.75
 _VERY_ALIKE = 0.8
 """So much alike are a word of the hints and a slip of it: `login` is none of `log`."""
 _SHORT = 3
-_TRAINS = "`train pretrain` trains"
+_TRAINS, _RUNS = "`train pretrain` trains", "`run` starts a Python file on every rank"
 
 
 class Hint(NamedTuple):
@@ -327,10 +327,7 @@ def _forgotten_task(words: Sequence[str], known: Known, refused: PrimusError) ->
         what, why = f"'{task[1]}' is not a Python file", f"`run` runs a Python file; {_TRAINS}"
         task = as_training(task[1:])
     elif task and begins_program(task, at := int(task[0] == "run" and bool({*task[1:2]} & former.LAUNCHERS)), known):
-        what, why = (
-            f"'{task[at]}' is not a {'Python file' if at else 'task'}",
-            "`run` starts a Python file on every rank",
-        )
+        what, why = f"'{task[at]}' is not a {'Python file' if at else 'task'}", _RUNS
         task = as_run_task(task)
     elif with_stage(task) != task and ("STAGE" in refused.options or any(map(is_experiment, task[1:2]))):
         what, why, task = "the task `train` needs a stage", _TRAINS, with_stage(task)

@@ -7,7 +7,7 @@ import signal
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from primus_core import variables
+from primus_core import requirements, variables
 from primus_core.config import submission
 from primus_core.contracts import launchers
 from primus_core.contracts.observer import RunEnd, Stop
@@ -117,8 +117,10 @@ class RankLayer:
         return ended, step, scripts.skipped
 
     def _steps(self) -> tuple[Ended, Step | None]:
-        ended, step = Ended(0), None
-        for planned in self.launch.plan.steps:
+        ended, step, plan = Ended(0), None, self.launch.plan
+        # a hook might have said it: until now, nobody knew
+        requirements.check((one for one in plan.requires if one.kind == "login"), self.launch.environ)
+        for planned in plan.steps:
             if planned.script:
                 continue
             listen = self._take_route if planned.kind == "rendezvous" else None

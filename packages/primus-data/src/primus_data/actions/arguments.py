@@ -90,6 +90,8 @@ def require_prefix(path: str, cwd: str) -> tuple[Requirement, ...]:
     fix = "name a prefix: the path without .bin and .idx"
     if not prefix.endswith(("_document", "_sentence")):
         fix += f". `data prepare` writes PREFIX_<key>_document, such as {os.path.basename(prefix)}_text_document"
+    if weight := re.fullmatch(r"(.+):([0-9.]+%?)", path):
+        fix = f"a weight stands behind '=': {weight[1]}={weight[2]}"
     return tuple(Requirement("file", prefix + suffix, fix) for suffix in (".idx", ".bin"))
 
 

@@ -12,7 +12,7 @@ import orjson
 
 from primus_core.errors import PrimusError
 from primus_data.sources import lines
-from primus_data.sources.files import File, changed, unreadable
+from primus_data.sources.files import KINDS, File, changed, unreadable
 from primus_data.sources.parts import Part
 from primus_machine.files import plain_json
 from primus_machine.text import printable
@@ -176,6 +176,8 @@ def refused(where: str, fault: Fault) -> PrimusError:
     has_no_key = fault.keys is not None
     meant = fault.keys[0] if fault.keys and len(fault.keys) == 1 else "KEY"
     named = f"name the key of the text: --json-keys {meant}\nor " if has_no_key else ""
+    if not KINDS.intersection(os.path.splitext(fault.path)):
+        named = "a text of its own is named *.txt: this file is read as JSON lines\nor "
     fix = f"{named}correct it, or skip and count all such documents: --on-error skip"
     return PrimusError(f"{where}: {fault.what}", fix=fix, kind="key" if has_no_key else "document", meant=meant)
 

@@ -11,7 +11,7 @@ from typing import Literal, NamedTuple
 from primus_core.errors import Mistakes, PrimusError, RequestError
 from primus_machine.text import printable
 
-__all__ = ["File", "Kind", "changed", "find", "place", "unreadable"]
+__all__ = ["KINDS", "File", "Kind", "changed", "find", "place", "unreadable"]
 
 Kind = Literal["lines", "gzip", "zstd", "parquet", "text"]
 _KINDS: tuple[tuple[str, Kind], ...] = (
@@ -22,6 +22,8 @@ _KINDS: tuple[tuple[str, Kind], ...] = (
     (".parquet", "parquet"),
     (".txt", "text"),
 )
+KINDS = frozenset(suffix for suffix, _ in _KINDS)
+"""How names of inputs end; others are read as JSON lines, too."""
 _DATA = (".jsonl", ".gz", ".zst", ".parquet")
 """What makes a folder one of data files."""
 _PATTERN = "*?["

@@ -106,6 +106,8 @@ def _refuse_mixtures(document: Document, given: dict[str, Any]) -> None:
         without = " ".join(f"data.{name}=null" for name in given if name == sources[0] or name in others[kept])
         what = f"'data.{sources[0]}' and 'data.{kept}' both set the training data"
         fix = f"remove one of them; to train on data.{kept}: {without}"
+        if "data.vocab_size=null" in without:
+            fix += "\nthe model then has a vocabulary of its own: vocab_size, or that of a named model"
         raise ConfigError(what, where=document.where((sources[0],)), fix=fix)
     for name in others[sources[0]] if sources else (*_OF_RAW, *_OF_PREFIXES, "split", "eod_id"):
         if name in given:

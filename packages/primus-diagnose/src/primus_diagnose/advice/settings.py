@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import tomllib
 from collections.abc import Callable, Iterator, Mapping
@@ -38,6 +39,8 @@ class Row:
     setting: dict[str, str] = field(default_factory=dict)
     to: Any = None
     unless: list[Any] = field(default_factory=list)
+    below: str = ""
+    """The number that the new value must be below: with more, nothing changes."""
 
 
 @cache
@@ -54,6 +57,8 @@ def of(name: str, figures: Figures) -> Iterator[Advice]:
     before = figures.number(row.number) if row.number else figures.settings.get(setting)
     after = _after(row, before)
     if after is None or after == before or before in row.unless or figures.framework not in row.words:
+        return
+    if row.below and after >= (figures.number(row.below) or math.inf):
         return
     values = {**figures.hyperparameters, "after": after}
     yield Advice(

@@ -147,7 +147,8 @@ class _Walk(NamedTuple):
         single = f"did you mean '{meant[0]}'?" if len(meant) == 1 else ""
         fix = single or (f"set one of {', '.join(meant)}" if meant else "remove it")
         why = "" if single else known
-        is_one = single and options and meant[0] in self.options
+        option = self.options.get(meant[0]) if single and options else None
+        is_one = option and (option.type == "bool" or not is_alone(where))
         right = f"{'--' * options[0].startswith('--')}{meant[0]}" if is_one else None
         return ConfigError(what, where=where, why=why, fix=fix, options=options, meant=right), set(meant)
 
@@ -169,7 +170,7 @@ class _Walk(NamedTuple):
         if near := "" if beside else nearest(prefix + leaf, self.options, _NEARLY):
             return [near]
         homes = [name for name in self.options if name.rpartition(".")[2] == word]
-        return homes or list(filter(None, named.split(", ")))
+        return homes or ([] if prefix and beside else list(filter(None, named.split(", "))))
 
 
 _NEARLY, _ALIKE = 0.9, 0.7

@@ -210,7 +210,7 @@ class Settings:
                 end,
                 f"checkpoint of {unit} {max(made)} of {name} is not before {unit} {last}, where training ends",
                 why=f"continuing {name} would leave nothing to train",
-                fix=f"ask for more steps: {end}=N, above {max(made)}\nor start from the first step: --new",
+                fix=f"ask for more steps: {end}=N, above {max(made)}\nor start from the first step: --new, without --continue or --from",
             )
         start = max(step for step in made if step < last)
         newer = ", ".join(map(str, later))

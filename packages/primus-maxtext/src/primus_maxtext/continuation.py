@@ -70,7 +70,7 @@ def _check_processes(settings: Settings, call: BackendCall, checkpoint: str, sho
             "auto_continue_train",
             f"cannot continue from {shown}: an earlier version of Primus started the run",
             why="its checkpoint contains the data position of each node, and now there is one for all",
-            fix="start from the first step: --new, without --continue or --from",
+            fix="start from the first step: --new, without --continue",
         )
     if then in (0, now) or settings["dataset_type"] != "grain" or call.distributed.tentative:
         return
@@ -78,7 +78,7 @@ def _check_processes(settings: Settings, call: BackendCall, checkpoint: str, sho
         "auto_continue_train",
         f"cannot continue from {shown}: nodes that saved it: {then}, now: {now}",
         why="a checkpoint contains the data position of each node",
-        fix=f"start it on {then} nodes, or start from the first step: --new, without --continue or --from",
+        fix=f"start it on {then} nodes, or start from the first step: --new, without --continue",
     )
 
 

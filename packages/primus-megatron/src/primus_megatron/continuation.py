@@ -162,6 +162,6 @@ def _check_layout(settings: Settings, run: str, now: Mapping[str, Any], shown: s
             "auto_continue_train",
             f"cannot continue from {shown}: its tensor or pipeline parallel sizes or its optimizer sharding differ",
             why=f"[tensor, pipeline] of the earlier run: {then}; here: {now['fixed_layout']}",
-            fix="use the sizes of that run, or start from the first step: --new, without --continue or --from. A run with "
+            fix="use the sizes of that run, or start from the first step: --new, without --continue. A run with "
             "dist_ckpt_optim_fully_reshardable: true can be continued with other sizes",
         )

@@ -123,7 +123,8 @@ def _continue(settings: Settings, call: BackendCall, now: Mapping[str, Any]) -> 
             "auto_continue_train",
             f"cannot continue {os.path.basename(run)}: its only checkpoint, of step {weights}, has weights alone",
             why="checkpoint.last_save_model_only is true there, so the optimizer's state was not saved",
-            fix=f"start from its weights: --from {os.path.basename(run)}\nor start from the first step: --new, without --continue or --from",
+            fix=f"start from its weights: --from {os.path.basename(run)}\n"
+            "or start from the first step: --new, without --continue",
         )
     step, notes = settings.start_from(run, whole, "training.steps", at=call.step)
     if weights is not None and weights in steps and step < weights:
@@ -173,7 +174,7 @@ def _check_position(settings: Settings, checkpoint: str, now: Mapping[str, Any],
             f"cannot continue from {shown}: its checkpoint does not say how many samples were consumed",
             why="an earlier version of Primus, or another data loader, wrote it",
             fix="drop the data position (checkpoint.exclude_from_loading: [dataloader]), "
-            "or start from the first step: --new, without --continue or --from",
+            "or start from the first step: --new, without --continue",
         )
 
 
@@ -188,5 +189,5 @@ def _check_ranks(settings: Settings, run: str, now: Mapping[str, Any], shown: st
             f"cannot continue from {shown}: data-parallel ranks there: {then}, here: {now['data_parallel']}",
             why="a checkpoint contains the data position of each rank",
             fix="start it on as many ranks, drop the data position (checkpoint.exclude_from_loading: [dataloader]), "
-            "or start from the first step: --new, without --continue or --from",
+            "or start from the first step: --new, without --continue",
         )

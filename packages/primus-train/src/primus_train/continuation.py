@@ -266,7 +266,7 @@ def require_whole(run: str) -> None:
         raise RequestError(
             f"{os.path.basename(run)} would be continued, but its snapshot is not complete",
             why="; ".join(filter(None, (error.what, error.why))),
-            fix=f"restore the file, or start from the first step: {NEW}, without --continue or --from",
+            fix=f"restore the file, or start from the first step: {NEW}, without --continue",
         ) from None
 
 
@@ -283,7 +283,7 @@ def refuse_changes(run: str, start: Start) -> None:
             f"{os.path.basename(run)} would be continued, but {count}",
             where=next((one.where for one in found if one.where), ""),
             why="\n".join(map(str, found)),
-            fix=f"continue anyway: {CONTINUE}\nor start from the first step: {NEW}, without --continue or --from",
+            fix=f"continue anyway: {CONTINUE}\nor start from the first step: {NEW}, without --continue",
         )
 
 
@@ -298,7 +298,7 @@ def refuse_fixed(run: str, found: Sequence[Changed]) -> None:
             f"{os.path.basename(run)} cannot be continued with this change",
             where=next((one.where for one in fixed if one.where), ""),
             why="\n".join((*map(str, fixed), "the checkpoint cannot be loaded into another model or optimizer")),
-            fix=f"keep the setting of the earlier run\nor start from the first step: {NEW}, without --continue or --from",
+            fix=f"keep the setting of the earlier run\nor start from the first step: {NEW}, without --continue",
         )
 
 

@@ -132,9 +132,7 @@ def checkpoint(_: Finding, figures: Figures, host: HostRoot) -> Iterator[Advice]
                 f"start it again with the same settings: it passes over {path}, and continues from {names[-2]}"
             )
         else:
-            yield Advice(
-                f"{path} is the only checkpoint; to start from the first step: --new, without --continue or --from"
-            )
+            yield Advice(f"{path} is the only checkpoint; to start from the first step: --new, without --continue")
         return
 
 

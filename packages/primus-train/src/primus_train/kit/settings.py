@@ -210,7 +210,8 @@ class Settings:
                 end,
                 f"checkpoint of {unit} {max(made)} of {name} is not before {unit} {last}, where training ends",
                 why=f"continuing {name} would leave nothing to train",
-                fix=f"ask for more steps: {end}=N, above {max(made)}\nor start from the first step: --new, without --continue or --from",
+                fix=f"ask for more steps: {end}=N, above {max(made)}\n"
+                "or start from the first step: --new, without --continue",
             )
         start = max(step for step in made if step < last)
         newer = ", ".join(map(str, later))

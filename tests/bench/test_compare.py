@@ -62,6 +62,11 @@ def test_ten_per_cent_are_within_a_tolerance_of_fifteen(primus: Run, tmp_path: P
 
 
 @pytest.mark.full
+def test_the_directory_of_a_run_stands_for_the_result_in_it(tmp_path: Path) -> None:
+    _result(tmp_path / "gemm.json")
+    assert documents.read(str(tmp_path)) == documents.read(str(tmp_path / "gemm.json"))
+
+
 def test_a_note_that_only_one_result_has_is_shown(primus: Run, tmp_path: Path) -> None:
     before, after = _result(tmp_path / "a.json"), _result(tmp_path / "b.json", 1.5)
     for path, notes in ((before, ["both"]), (after, ["both", "the latency was not steady"])):

@@ -108,6 +108,9 @@ def test_mistakes_are_refused_at_once(web: str, books: str) -> None:
             data("blend", "--input", wrong)
     with pytest.raises(RequestError, match=r"'0\.7' is a number: write a weight as PREFIX=WEIGHT"):
         data("blend", "--input", "0.7", web, "0.3", books)
+    with pytest.raises(SeveralErrors) as refused:
+        data("blend", "--input", f"{web}:0.7")
+    assert refused.value.errors[0].fix == f"a weight stands behind '=': {web}=0.7"
     with pytest.raises(RequestError, match="one of --input and --file is needed"):
         data("blend")
 

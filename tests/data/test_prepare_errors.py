@@ -308,6 +308,7 @@ def test_a_missing_key_is_answered_with_the_option_that_names_it() -> None:
     assert (one.kind, one.fix.splitlines()[0]) == ("key", "name the key of the text: --json-keys body")
     several = documents.refused("a.jsonl:1", documents.Fault("a.jsonl", 1, "no text", ["body", "id"]))
     assert several.fix.startswith("name the key of the text: --json-keys KEY\n")
-    assert documents.refused("a.jsonl:1", documents.Fault("a.jsonl", 1, "malformed JSON")).fix.startswith(
-        "correct it, or skip"
-    )
+    malformed = documents.refused("a.jsonl.gz:1", documents.Fault("a.jsonl.gz", 1, "malformed JSON"))
+    assert malformed.fix.startswith("correct it, or skip")
+    page = documents.refused("a.md:1", documents.Fault("a.md", 1, "malformed JSON"))
+    assert page.fix.startswith("a text of its own is named *.txt")

@@ -61,9 +61,14 @@ def test_without_figures_nothing_is_made_up() -> None:
 
 
 def test_a_learning_rate_is_a_tenth_and_a_sane_one() -> None:
-    [rate, warmup] = advised("num.nan_log")
+    [rate, warmup] = advised("num.nan_log", hyperparameters={**FIGURES, "steps": 1000})
     assert (rate.before, rate.after) == (3e-4, 3e-5)
     assert (warmup.before, warmup.after) == (0, 100)
+
+
+def test_no_longer_warm_up_is_advised_than_the_training() -> None:
+    [rate] = advised("num.nan_log", hyperparameters={**FIGURES, "warmup_steps": 60})
+    assert rate.action == "lower the learning rate"
 
 
 def test_a_training_that_diverged_is_told_where_to_start_again(tmp_path: Path) -> None:

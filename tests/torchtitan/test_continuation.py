@@ -87,7 +87,10 @@ def test_a_run_that_has_made_all_steps_that_are_asked_for_is_refused(
     with pytest.raises(ConfigError) as refused:
         resolve(text, previous=previous)
     assert f"checkpoint of step 100 of r is not before step {steps}, where training ends" in refused.value.what
-    assert refused.value.fix == "ask for more steps: training.steps=N, above 100\nor start from the first step: --new"
+    assert (
+        refused.value.fix
+        == "ask for more steps: training.steps=N, above 100\nor start from the first step: --new, without --continue"
+    )
 
 
 def test_the_newest_checkpoint_before_the_end_is_taken_and_later_ones_are_named(
@@ -169,7 +172,7 @@ def test_a_checkpoint_without_the_number_of_consumed_samples_is_refused(resolve:
     with pytest.raises(ConfigError, match="does not say how many samples were consumed") as error:
         resolve(TEXT, previous=previous)
     assert "exclude_from_loading: [dataloader]" in error.value.fix
-    assert error.value.fix.endswith("--new")
+    assert error.value.fix.endswith("--new, without --continue")
     plan = resolve(TEXT.replace("enable: true", "enable: true, exclude_from_loading: [dataloader]"), previous=previous)
     assert "continues from step 10 of exp_1" in plan.notes
     later = earlier_run(resolve, tmp_path / "exp_2", TEXT, {20: "x dataloader.consumed x"})

@@ -140,6 +140,17 @@ def test_who_says_who_logs_in_may_report(asker: Asker, said: str) -> None:
     assert {answer.code for answer in answers.values()} == {0}
 
 
+def test_where_a_hook_might_say_who_logs_in_and_says_it_not_the_launch_ends(
+    asker: Asker, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (asker.folder / "hooks").mkdir()
+    (asker.folder / "hooks/01.sh").write_text("true\n")
+    (asker.folder / "exp.yaml").write_text(GOOD)
+    words = ["direct", "--", "train", "pretrain", "--config", "exp.yaml", "metrics.enable_wandb=true"]
+    assert main(words) == 3
+    assert "Weights & Biases is enabled, but no login for it was found" in capsys.readouterr().err
+
+
 def test_another_login_does_not_count(asker: Asker) -> None:
     (asker.folder / ".netrc").write_text("machine example.org\n  login user\n")
     refused_alike(asker, Mistake("Weights & Biases is enabled", words="metrics.enable_wandb=true", code=3))

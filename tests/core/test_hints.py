@@ -205,8 +205,9 @@ def test_the_engines_own_commands_and_options_of_a_replay_are_told(capsys: pytes
     for engine in ("container", "docker", "podman"):
         assert "without `primus`: docker ps, or podman ps" in told([engine, "ps"], capsys)
     assert "docker exec -it NAME bash" in told(["podman", "exec", "-it", "x", "bash"], capsys)
-    for words in (["replay", "x", "-N", "2"], ["replay", "x", "--env", "A=1"]):
-        assert told(words, capsys).startswith("it is an option of the runtime: primus replay RUN ")
+    for option, meant in (("-N 2", "slurm srun -N 2"), ("--env A=1", "direct --env A=1")):
+        assert main(["replay", "x", *option.split()]) == 2
+        assert capsys.readouterr().err.endswith(f"       primus replay x {meant}\n")
 
 
 @pytest.mark.torch

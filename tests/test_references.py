@@ -123,3 +123,10 @@ def test_a_name_that_has_moved_is_found() -> None:
     assert list(stale("`multinode.rank_sockets`, `multinode.watches`, `os.path`, `plan.json`", core)) == [
         "multinode.rank_sockets"
     ]
+
+
+def test_no_page_has_both_sides_of_a_merge() -> None:
+    pages = [*PAGES, *ROOT.glob("packages/*/CHANGELOG.md"), *ROOT.glob("*.md"), *ROOT.glob("benchmarks/*.md")]
+    assert [
+        page for page in pages if re.search(r"^(?:<{7}|>{7}) ", page.read_text(encoding="utf-8"), re.MULTILINE)
+    ] == []

@@ -18,9 +18,8 @@ from primus_machine.host import HostRoot
 
 __all__ = ["checked", "moved", "refusal"]
 
-_COMMAND = re.compile(r"(?:did you mean:? `?)?(?P<variables>(?:[A-Z_]+=\S+ )*)primus (?P<words>[^`]+)`?\??")
-
-
+_VARIABLES = r"(?P<variables>(?:[A-Z_]+=\S+ )*)"
+_COMMAND = re.compile(rf"(?P<before>(?:.*?(?:: |mean ))?`?){_VARIABLES}primus (?P<words>[^`]+)(?P<after>`?\??)")
 _MOST = 3
 """So many mistakes of a command are mended one after the other."""
 
@@ -38,10 +37,11 @@ def checked(fix: str, retyped: Callable[[list[str], PrimusError], str], most: in
         if not (error := refused or (_not_planned(words) if "--" in words else None)):
             left.append(line)
             continue
-        further = checked(retyped(words, error), retyped, most - 1).split("\n") if most else []
-        ones = filter(None, map(_COMMAND.fullmatch, further))
-        if found and (better := next((one for one in ones if _split(one["words"])), None)):
-            left.append(f"{found['variables']}{better['variables']}primus {better['words']}")
+        more = checked(retyped(words, error), retyped, most - 1).split("\n") if most else []
+        better = [one for one in map(_COMMAND.fullmatch, more) if one and _split(one["words"])]
+        if found and better:
+            before, after = found["before"] + found["variables"], better[0]["words"] + found["after"]
+            left.append(f"{before}{better[0]['variables']}primus {after}")
         elif not refused or error.kind == "missing":  # the next mistake is told when it is typed
             left.append(line)
         else:

@@ -96,7 +96,7 @@ def test_a_documented_command_works(command: str, folder: Path, primus: Run, cle
     if " data " in command:
         from tests.data import examples  # the environments of other packages lack what it imports
 
-        examples.make(folder)
+        examples.make(folder, command)
     environ = {
         "PATH": f"{Path(sys.executable).parent}:{clean_environ['PATH']}",
         "XDG_CONFIG_HOME": str(folder / "settings"),

@@ -13,8 +13,8 @@ __all__ = ["make"]
 _END = 3
 
 
-def make(folder: Path) -> None:
-    """Four prefixes, and their tokenizer."""
+def make(folder: Path, command: str = "") -> None:
+    """Four prefixes, and their tokenizer; not the one that `command` writes."""
     tokenizer = Tokenizer(models.WordLevel({"a": 0, "b": 1, "c": 2}, unk_token="a"))
     tokenizer.add_special_tokens([AddedToken("<|endoftext|>", special=True)])
     tokenizer.save(str(folder / "tokenizer.json"))
@@ -25,4 +25,6 @@ def make(folder: Path) -> None:
     documents = [[[number >> bit & 1 for bit in range(8)] + [_END]] for number in range(40)]
     parts = {"corpus": documents, "tokens": documents, "web": documents[:30], "books": documents[30:]}
     for name, part in parts.items():
+        if f"--output-prefix {name} " in command:
+            continue
         write(folder / f"{name}_text_document", part)

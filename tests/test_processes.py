@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import time
+from contextlib import suppress
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 from tests import processes
-from tests.conftest import plain_environ
+from tests.conftest import plain_environ, wait_until
 from tests.processes import run_ranks
 
 
@@ -32,5 +33,11 @@ def test_ranks_that_hang_are_ended_with_what_they_started(tmp_path: Path, monkey
     with pytest.raises(AssertionError, match=r"hang\.py did not end\n--- 0, exit code -9\nhere"):
         run_ranks(program, [plain_environ()], cwd=tmp_path)
     for pid in json.loads((tmp_path / "pids").read_text()):
-        state = Path(f"/proc/{pid}/stat")
-        assert not state.exists() or state.read_text().rpartition(")")[2].split()[0] == "Z"
+        wait_until(lambda state=Path(f"/proc/{pid}/stat"): is_gone(state))
+
+
+def is_gone(state: Path) -> bool:
+    """Whether a process has ended; nobody may have asked for its exit code yet."""
+    with suppress(OSError):
+        return state.read_text().rpartition(")")[2].split()[0] == "Z"
+    return True

@@ -57,7 +57,7 @@ def _split(text: str) -> list[str]:
         words = [] if set("<;:$|") & set(re.sub(r"(?<=\w):(?=\S)", "", text)) else shlex.split(text)
     except ValueError:
         return []
-    return [] if {"TASK", "..."} & {*words} else words
+    return [] if {"TASK", "N", "..."} & {*words} else words
 
 
 def refusal(words: Sequence[str]) -> PrimusError | None:

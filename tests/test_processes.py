@@ -32,8 +32,8 @@ def test_ranks_that_hang_are_ended_with_what_they_started(tmp_path: Path, monkey
     monkeypatch.setattr(processes, "time", clock)  # the time is over once it hangs
     with pytest.raises(AssertionError, match=r"hang\.py did not end\n--- 0, exit code -9\nhere"):
         run_ranks(program, [plain_environ()], cwd=tmp_path)
-    for pid in json.loads((tmp_path / "pids").read_text()):
-        wait_until(lambda state=Path(f"/proc/{pid}/stat"): is_gone(state))
+    states = [Path(f"/proc/{pid}/stat") for pid in json.loads((tmp_path / "pids").read_text())]
+    wait_until(lambda: all(map(is_gone, states)))
 
 
 def is_gone(state: Path) -> bool:

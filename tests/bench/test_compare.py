@@ -62,9 +62,16 @@ def test_ten_per_cent_are_within_a_tolerance_of_fifteen(primus: Run, tmp_path: P
 
 
 @pytest.mark.full
-def test_the_directory_of_a_run_stands_for_the_result_in_it(tmp_path: Path) -> None:
-    _result(tmp_path / "gemm.json")
-    assert documents.read(str(tmp_path)) == documents.read(str(tmp_path / "gemm.json"))
+def test_the_directory_of_a_run_stands_for_the_result_in_it(primus: Run, tmp_path: Path) -> None:
+    for run in ("a", "b"):
+        (tmp_path / run).mkdir()
+        _result(tmp_path / run / "gemm.json")
+        for own in ("metadata.json", "plan.json", "snapshot.json"):
+            (tmp_path / run / own).write_text("{}")
+    assert primus("bench", "compare", "a", "b").returncode == 0
+    _result(tmp_path / "b/io.json")
+    refused = primus("bench", "compare", "a", "b")
+    assert (refused.returncode, "fix: name one: gemm.json, io.json" in refused.stderr) == (2, True)
 
 
 def test_a_note_that_only_one_result_has_is_shown(primus: Run, tmp_path: Path) -> None:

@@ -310,5 +310,7 @@ def test_a_missing_key_is_answered_with_the_option_that_names_it() -> None:
     assert several.fix.startswith("name the key of the text: --json-keys KEY\n")
     malformed = documents.refused("a.jsonl.gz:1", documents.Fault("a.jsonl.gz", 1, "malformed JSON"))
     assert malformed.fix.startswith("correct it, or skip")
+    other = documents.refused("a.ndjson:1", documents.Fault("a.ndjson", 1, "no text", ["body"]))
+    assert other.fix.startswith("name the key of the text: --json-keys body")
     page = documents.refused("a.md:1", documents.Fault("a.md", 1, "malformed JSON"))
     assert page.fix.startswith("a text of its own is named *.txt")

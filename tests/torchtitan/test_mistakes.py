@@ -92,6 +92,15 @@ def test_a_setting_of_another_name_is_answered_with_the_command_that_has_the_rig
     assert main(last.split()[1:]) == 0
 
 
+def test_a_variable_among_settings_is_no_option_of_a_command_without_a_runtime(
+    asker: Asker, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (asker.folder / "exp.yaml").write_text(GOOD)
+    assert main(["config", "validate", "exp.yaml", "env.NCCL_DEBUG=INFO"]) == 2
+    *_, last = capsys.readouterr().err.splitlines()
+    assert last == "  fix: variables are options of the runtime: --env NCCL_DEBUG=VALUE"
+
+
 def test_an_experiment_behind_the_option_of_another_tool_is_answered_with_the_command(
     asker: Asker, capsys: pytest.CaptureFixture[str]
 ) -> None:

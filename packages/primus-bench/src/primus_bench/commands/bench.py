@@ -100,10 +100,28 @@ def run(words: Sequence[str], layer: str) -> int:
     return _compare(args) if args.action == "compare" else _history(args, layer)
 
 
+def _result(path: str) -> str:
+    """The file of a result; of the directory of a run, the one in it."""
+    from primus_bench.history.store import results_in  # sqlite3
+
+    if not os.path.isdir(path):
+        return path
+    try:
+        inside = results_in(path)
+    except OSError as error:
+        raise RequestError(
+            f"{path} cannot be read", why=error.strerror or "", fix="name the file of a result"
+        ) from None
+    if len(inside) != 1:
+        fix = f"name one: {', '.join(inside)}" if inside else "name a file, or the directory of a benchmark"
+        raise RequestError(f"{path} has {len(inside)} results", fix=fix)
+    return os.path.join(path, inside[0])
+
+
 def _compare(args: Namespace) -> int:
     from primus_bench.comparison import documents
 
-    a, b = documents.read(args.a), documents.read(args.b)
+    a, b = documents.read(_result(args.a)), documents.read(_result(args.b))
     if a["benchmark"] != b["benchmark"]:
         what = f"{a['benchmark']} cannot be compared with {b['benchmark']}"
         raise RequestError(what, fix="name results of one benchmark")

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import glob
 import json
-import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, BinaryIO
@@ -50,13 +48,11 @@ class Compared:
 
 
 def read(path: str) -> dict[str, Any]:
-    """The result in a JSON file that `bench … --output FILE.json` wrote, or in the directory of its run.
+    """The result in a JSON file that `bench … --output FILE.json` wrote.
 
     Raises:
         RequestError: there is none, or it is of another version.
     """
-    inside = glob.glob(f"{glob.escape(path)}/*.json") if os.path.isdir(path) else []
-    path = inside[0] if len(inside) == 1 else path
     try:
         with open(path, "rb", opener=regular) as file:  # a FIFO or a device may have no end
             data = plain_json.loads(_whole(file))

@@ -22,7 +22,7 @@ from primus_machine.files.atomic import read_regular
 from primus_machine.host import HostRoot
 from primus_machine.text import printable
 
-__all__ = ["FILE", "History", "Point", "read"]
+__all__ = ["FILE", "History", "Point", "read", "results_in"]
 
 FILE = "bench-history.sqlite"
 _SCHEMA = 3
@@ -141,21 +141,30 @@ def _take_in(database: sqlite3.Connection, workspace: str) -> list[str]:
     return unreadable
 
 
+def results_in(directory: str) -> list[str]:
+    """The names of the JSON files in the directory of a run that are not Primus's own.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    own = (record.FILE, PLAN, MANIFEST)
+    return sorted(name for name in os.listdir(directory) if name.endswith(".json") and name not in own)
+
+
 def _results(directory: str) -> tuple[list[tuple[str, Mapping[str, Any]]], list[str]]:
     """The results of a run by path, and the names of those that cannot be read, each with why."""
     try:
-        names = sorted(os.listdir(directory))
+        names = results_in(directory)
     except OSError:
         return [], []
     found, wrong = [], []
     for name in names:
-        if name.endswith(".json") and name not in (record.FILE, PLAN, MANIFEST):
-            try:
-                data = plain_json.loads(read_regular(f"{directory}/{name}", _MOST_BYTES).decode())
-                if _is_result(data):
-                    found.append((f"{directory}/{name}", data))
-            except (OSError, ValueError) as error:
-                wrong.append(f"{name} ({error.strerror if isinstance(error, OSError) else error})")
+        try:
+            data = plain_json.loads(read_regular(f"{directory}/{name}", _MOST_BYTES).decode())
+            if _is_result(data):
+                found.append((f"{directory}/{name}", data))
+        except (OSError, ValueError) as error:
+            wrong.append(f"{name} ({error.strerror if isinstance(error, OSError) else error})")
     # a training may have JSON of any program
     return found, wrong if wrong and record.read(directory).task in ("", "bench") else []
 

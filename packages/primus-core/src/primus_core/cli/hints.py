@@ -138,7 +138,7 @@ def _exchanged(before: Sequence[str], word: str, after: Sequence[str], error: Pr
     is_of_direct = "direct" in before and "--" not in before[before.index("direct") :]
     if is_of_direct and len(former.without_launcher(["direct", word])[1]) == 1:
         return _whole([*before, word, *after])
-    if error.meant is None:
+    if error.meant is None or (error.kind == "misplaced" and "--" not in before):  # a command without segments
         return error.fix
     *first, last = shlex.split(error.meant) or [""]
     if first[:1] == ["primus"]:  # another command

@@ -95,7 +95,7 @@ def _not_planned(words: Sequence[str]) -> PrimusError | None:
             run_request.plan_request(asked, HostRoot(), catalogue, ("primus", *words))
     except RequestError as error:
         return error.each()[0] if len(error.each()) == 1 else None
-    except (PrimusError, SystemExit):
+    except (Exception, SystemExit):  # whatever a plugin raises: who types the command is told
         return None
     return None
 

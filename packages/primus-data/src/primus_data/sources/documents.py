@@ -176,7 +176,7 @@ def refused(where: str, fault: Fault) -> PrimusError:
     has_no_key = fault.keys is not None
     meant = fault.keys[0] if fault.keys and len(fault.keys) == 1 else "KEY"
     named = f"name the key of the text: --json-keys {meant}\nor " if has_no_key else ""
-    if not KINDS.intersection(os.path.splitext(fault.path)):
+    if not (has_no_key or KINDS.intersection(os.path.splitext(fault.path))):
         named = "a text of its own is named *.txt: this file is read as JSON lines\nor "
     fix = f"{named}correct it, or skip and count all such documents: --on-error skip"
     return PrimusError(f"{where}: {fault.what}", fix=fix, kind="key" if has_no_key else "document", meant=meant)

@@ -103,10 +103,11 @@ def _refuse_mixtures(document: Document, given: dict[str, Any]) -> None:
               "train_data_path": (*_OF_TEXT, *_OF_RAW, "vocab_size", "cache")}  # fmt: skip
     if len(sources) > 1:
         kept = sources[1]
-        without = " ".join(f"data.{name}=null" for name in given if name == sources[0] or name in others[kept])
+        unset = [name for name in given if name == sources[0] or name in others[kept]]
+        without = " ".join(f"data.{name}=null" for name in unset)
         what = f"'data.{sources[0]}' and 'data.{kept}' both set the training data"
         fix = f"remove one of them; to train on data.{kept}: {without}"
-        if "data.vocab_size=null" in without:
+        if "vocab_size" in unset:
             fix += "\nthe model then has a vocabulary of its own: vocab_size, or that of a named model"
         raise ConfigError(what, where=document.where((sources[0],)), fix=fix)
     for name in others[sources[0]] if sources else (*_OF_RAW, *_OF_PREFIXES, "split", "eod_id"):

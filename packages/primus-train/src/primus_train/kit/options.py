@@ -138,7 +138,8 @@ class _Walk(NamedTuple):
             return ConfigError(what, where=where, fix=instead, options=options), set()
         if path[0] == "env" and len(path) == 2:
             fix = f"variables are options of the runtime: --env {path[1]}=VALUE"
-            return ConfigError(what, where=where, fix=fix, options=options, meant=f"--env {path[1]}"), set()
+            error = ConfigError(what, where=where, fix=fix, kind="misplaced", options=options, meant=f"--env {path[1]}")
+            return error, set()
         meant = self.meant(prefix, str(path[-1]), beside)
         if not meant or path[0] == "overrides":
             fix, key = meant_at_top(where)

@@ -394,6 +394,15 @@ def test_runs_are_where_the_system_config_says(primus: Run, tmp_path: Path) -> N
     assert primus("runs", "path", "a", "--workspace", "here").returncode == 2
 
 
+def test_a_run_is_made_in_the_workspace_of_the_site(primus: Run, tmp_path: Path) -> None:
+    write(tmp_path / "primus.yaml", "workspace: there\nplugins: [tasks.py]\n")
+    write(tmp_path / "tasks.py", "from primus_core import register_task\n"
+          "@register_task('hello')\ndef hello(call):\n    'Say hello.'\n")  # fmt: skip
+    assert primus("direct", "--", "hello").returncode == 0
+    assert (tmp_path / "there/hello/metadata.json").exists()
+    assert not (tmp_path / "output").exists()
+
+
 SITE = """
 models: [./mine.yaml]
 plugins: [./tasks.py]

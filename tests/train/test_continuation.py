@@ -328,6 +328,19 @@ def test_a_workspace_that_was_moved_is_continued_all_the_same(
     assert found == {"run_id": first.name, "directory": f"{tmp_path}/moved/{first.name}"}
 
 
+def test_the_sites_workspace_holds_the_runs_of_an_experiment_that_names_none(
+    primus: Run, environ: dict[str, str], tmp_path: Path
+) -> None:
+    (tmp_path / "primus.yaml").write_text("workspace: there\n")
+    done = primus(*TRAIN, "steps=3", env=environ, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    first = (tmp_path / "there/small").resolve()
+    assert first.name in primus("runs", "list", env=environ, cwd=tmp_path).stdout
+    assert first.name in primus(*DRY, "steps=4", "--continue", env=environ, cwd=tmp_path).stdout
+    assert "primus.yaml" in primus("config", "show", "exp.yaml", "--resolved", env=environ, cwd=tmp_path).stdout
+    assert f"{tmp_path}/own/" in primus(*DRY, "workspace=own", env=environ, cwd=tmp_path).stdout
+
+
 @pytest.mark.parametrize("option", ["--continue", "--new"])
 @pytest.mark.full
 def test_a_replay_takes_neither(primus: Run, environ: dict[str, str], tmp_path: Path, option: str) -> None:

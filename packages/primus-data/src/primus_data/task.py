@@ -30,7 +30,7 @@ class Data:
         node = call.distributed
         where = ("--node-rank", str(node.node_rank), "--nodes", str(node.nnodes))
         return TaskPlan(
-            place=call.place("output", f"data-{action.name}"),
+            place=call.place("", f"data-{action.name}"),
             worker=Worker("primus_data.worker", (*where, *call.words), "single"),
             requires=action.check(call.args, call.facts.cwd),
             takes_over=getattr(action, "takes_over", False),

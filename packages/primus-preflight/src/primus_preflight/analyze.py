@@ -42,7 +42,7 @@ class Analyze:
             _validate(call.args, call)
         rank = ("--node-rank", str(call.distributed.node_rank))
         return TaskPlan(
-            place=call.place("output", "analyze"),
+            place=call.place("", "analyze"),
             worker=Worker("primus_preflight.analyze_worker", (*call.words, *rank), "single"),
             reads=(call.args.assume_host,) if call.args.assume_host else (),
         )

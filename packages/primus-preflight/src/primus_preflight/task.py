@@ -62,7 +62,7 @@ exit codes: 0 all nodes are fit; 1 at least one node is not fit; 2 wrong request
         needed = ("--devices", str(count)) if (count := _devices(call)) else ()
         files = [path for path in (args.thresholds, args.folder, args.assume_host, *args.baseline) if path]
         name = "preflight" if args.action == "check" else f"preflight_{args.action}"
-        run = call.place("output", name)  # the link `preflight` leads to a run with reports
+        run = call.place("", name)  # the link `preflight` leads to a run with reports
         links = _links((*files, args.expected_nodes), run.directory)
         return TaskPlan(
             place=run,

@@ -63,7 +63,7 @@ class Planning:
         self._shorten_command_line()
         self.catalogue = call.catalogue
         self._adopt()
-        self.experiment = experiments.parse(self.document, mistakes)
+        self.experiment = self._parsed()
         self.document = experiments.as_meant(self.document) if mistakes.found else self.document
         self.module = experiments.select(self.experiment, self.args.stage, self.document)
         self._name_model()
@@ -106,7 +106,15 @@ class Planning:
         named = {"modules": {self.module: {"model": name}}}
         mark = self.command_line.where(("model",))
         self.document = Document(named, {path: mark}).merged_onto(self.document)
-        self.experiment = experiments.parse(self.document, self.mistakes)
+        self.experiment = self._parsed()
+
+    def _parsed(self) -> Experiment:
+        """Return the experiment, in the site's workspace where it names none."""
+        from primus_train import experiment as experiments
+
+        found = experiments.parse(self.document, self.mistakes)
+        site = self.catalogue.system.workspace
+        return replace(found, workspace=site) if site and "workspace" not in self.document.data else found
 
     def plan(self) -> TaskPlan:
         framework = self.experiment.modules[self.module].framework

@@ -62,7 +62,7 @@ class RankBenchmark(ABC, Generic[S]):
 
     def plan(self, call: TaskCall) -> TaskPlan:
         """One worker for each device."""
-        place = call.place("output", f"bench-{self.name}")
+        place = call.place("", f"bench-{self.name}")
         args = argparse.Namespace(**vars(call.args))
         args.output = outputs(call, place.directory, f"{self.name}.json")
         settings = self.settle(args, call, place)

@@ -87,7 +87,7 @@ class GemmTune:
         args, cwd = call.args, call.facts.cwd
         given = [*getattr(args, "logs", []), *filter(None, [getattr(args, "file", "")])]
         _require_files([os.path.join(cwd, call.file(path)) for path in given])
-        place = call.place("output", "bench-gemm-tune")
+        place = call.place("", "bench-gemm-tune")
         worker = Worker(WORKER, tuple(_words(call, place.directory)), "single")
         if args.verb != "tune":
             return TaskPlan(place, worker, reads=tuple(given))

@@ -128,7 +128,7 @@ class SystemConfig:
 
     @property
     def workspace(self) -> str:
-        """The folder where `primus runs` looks; empty: not set."""
+        """The folder of the runs, where nothing else says one; empty: not set."""
         return at(self._own.data, ("workspace",)) or ""
 
     @property

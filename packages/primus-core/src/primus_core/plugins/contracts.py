@@ -49,7 +49,7 @@ class TaskCall(NamedTuple):
     facts: Facts
     distributed: Distributed
     place: Callable[[str, str], RunPlace]
-    """`place(workspace, exp_name)` names the run directory. It makes nothing."""
+    """`place(workspace, exp_name)` names the run directory; workspace "": the site's, or `output`. It makes nothing."""
     catalogue: Catalogue
     """The installed plugins and the system config, with every layer that the command line names."""
     elsewhere: bool = False

@@ -62,7 +62,7 @@ class FunctionTask:
         args = (self.path, self.name, *call.words)
         launcher = "torchrun" if self.scope == "rank" else "single"
         return TaskPlan(
-            place=call.place("output", self.name.replace(" ", "-")),
+            place=call.place("", self.name.replace(" ", "-")),
             worker=Worker(OWN_TASK, args, launcher),
             requires=(
                 Requirement("file", self.path, "it contains the code of the task: restore it, or name another file"),

@@ -244,7 +244,9 @@ def _top(found: Resolved) -> _Rows:
         stands = ("modules", found.module, "framework") if path == ("framework",) else path
         is_set = at(document.data, stands) is not None
         if is_set or value:
-            rows[dotted(path)] = _Row(value, place_of(document.where(stands)) if is_set else "default", not is_set)
+            site = "primus.yaml" if path == ("workspace",) and value != "output" else ""
+            origin = place_of(document.where(stands)) if is_set else site or "default"
+            rows[dotted(path)] = _Row(value, origin, not (is_set or site))
     return rows
 
 

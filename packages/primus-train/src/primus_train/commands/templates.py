@@ -118,7 +118,6 @@ def _experiment(template: Template, path: str) -> str:
     lines = [
         *(f"# {line}".rstrip() for line in head),
         f"exp_name: {template.model}-pretrain",
-        "workspace: output",
         "",
         "modules:",
         f"  {MODULE}:",

@@ -85,7 +85,6 @@ class Planning:
     def _name_model(self) -> None:
         """`model=NAME` is that model, instead of the experiment's."""
         from primus_core.config.document import Document
-        from primus_train import experiment as experiments
 
         if not isinstance(self.command_line.data.get("model"), str):
             return

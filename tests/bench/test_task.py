@@ -38,7 +38,7 @@ def planned(*words: str, gpus: tuple[Gpu, ...] = ()) -> TaskPlan:
 
 
 def _place(workspace: str, exp_name: str) -> RunPlace:
-    return RunPlace(f"{exp_name}_1", f"/home/me/{workspace}/{exp_name}_1", "")
+    return RunPlace(f"{exp_name}_1", f"/home/me/{workspace or 'output'}/{exp_name}_1", "")
 
 
 def settings(plan: TaskPlan) -> gemm_options.Settings:

@@ -109,6 +109,23 @@ def test_experts_have_the_experiments_sequence_parallelism_or_the_layout_with_it
     assert json.loads(with_it.stdout)["config"]["layouts"] == ["tp=2,sp=1"]
 
 
+def test_experts_that_are_balanced_within_a_micro_batch_have_no_other_size_of_it(primus: Run) -> None:
+    words = ["direct", "--dry-run", "--json", "--", "verify", "--config", EXAMPLE, "num_experts=4"]
+    words += ["moe_aux_loss_coeff=0.01", "micro_batch_size=1"]
+    refused = primus(*words, "--layouts", "mbs=1")
+    assert refused.returncode == 2
+    assert "moe_router_load_balancing_type: aux_loss is computed within each micro-batch" in refused.stderr
+    for word in ("moe_router_load_balancing_type=seq_aux_loss", "moe_aux_loss_coeff=0.0"):
+        assert primus(*words, word, "--layouts", "mbs=1").returncode == 0
+    balanced = {"num_experts": 4, "moe_aux_loss_coeff": 0.01, "micro_batch_size": 1}
+    assert "mbs" not in VERIFIER.own(balanced)
+    assert [*VERIFIER.unexpressed(balanced)] == ["micro_batch_size=1"]
+    several = {"moe_router_load_balancing_type": ["seq_aux_loss", "aux_loss"], "moe_aux_loss_coeff": [0.01, 0.0]}
+    assert VERIFIER.own({**balanced, **several})["mbs"] == 1
+    assert VERIFIER.own({**balanced, "num_experts": None})["mbs"] == 1
+    assert VERIFIER.by_micro_batch({"num_experts": 4, "moe_expert_capacity_factor": 1.0})
+
+
 def test_virtual_stages_have_a_multiple_of_micro_batches() -> None:
     assert VERIFIER.batch([{"pp": 3, "vpp": 2}]) == 24
     assert VERIFIER.experiment({}, shrink=True, layouts=[{"dp": 8}], device="cpu")["global_batch_size"] == 16

@@ -28,6 +28,29 @@ import inspect
 from torch.distributed.pipelining.schedules import PipelineScheduleSingle
 assert "arg_mbs" in inspect.signature(PipelineScheduleSingle.step).parameters
 """,
+    "torch213-pipeline-buffers": """
+import tempfile, torch, torch.distributed as dist
+from torch.distributed.pipelining import PipelineStage, ScheduleGPipe
+class Counts(torch.nn.Linear):
+    def __init__(self):
+        super().__init__(2, 2)
+        self.register_buffer("count", torch.zeros(()))
+    def forward(self, x):
+        self.count.add_(1)
+        return super().forward(x)
+dist.init_process_group("gloo", init_method="file://" + tempfile.mktemp(), rank=0, world_size=1)
+stage = PipelineStage(Counts(), 0, 1, torch.device("cpu"))
+for step in (1, 2):
+    ScheduleGPipe(stage, 2, lambda x, y: (x - y).sum()).step(torch.ones(2, 2), target=torch.ones(2, 2))
+    assert stage.submod.count == 2 * step, stage.submod.count
+""",
+    "wait-keeps-gradient": """
+import torch
+from torch.distributed._functional_collectives import AsyncCollectiveTensor
+on_its_way = AsyncCollectiveTensor(torch.ones(2)).requires_grad_()
+(on_its_way.wait() * torch.tensor([2.0, 3.0])).sum().backward()
+assert on_its_way.grad.tolist() == [2.0, 3.0]
+""",
     "loss-not-finite": """
 import inspect
 from torchtitan.trainer import Trainer
@@ -53,6 +76,12 @@ def test_without_the_patch_it_fails(program: Program, patch: str) -> None:
     if patch not in needed(program):
         pytest.skip(f"{patch} does not apply to this machine and these versions")
     assert program(NEEDS[patch], **ONE_RANK).code != 0, f"{patch} is no longer needed: remove it"
+
+
+@pytest.mark.parametrize("patch", ["torch213-pipeline-buffers", "wait-keeps-gradient"])
+def test_with_the_patches_the_numbers_are_right(program: Program, patch: str) -> None:
+    ended = program(f"from primus_torchtitan.patches import apply_all; apply_all()\n{NEEDS[patch]}", **ONE_RANK)
+    assert ended.code == 0, ended.err
 
 
 def test_patches_that_come_too_late_are_noticed(program: Program) -> None:

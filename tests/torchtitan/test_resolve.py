@@ -216,24 +216,6 @@ def test_with_pipeline_parallelism_the_last_stages_first_rank_reports(resolve: R
     assert plan.metrics_rank == plan.config["metrics_rank"] == 2
 
 
-@pytest.mark.parametrize(
-    ("ranks", "text", "fix"),
-    [
-        (2, "training: {local_batch_size: 1}", "training.local_batch_size=2"),
-        (4, "training: {local_batch_size: 2}", "parallelism.pipeline_parallel_microbatch_size=2"),
-        (2, "training: {local_batch_size: 2}", ""),
-    ],
-)
-def test_a_layout_whose_gradients_were_wrong_is_noted(resolve: Resolve, ranks: int, text: str, fix: str) -> None:
-    degrees = f"parallelism: {{tensor_parallel_degree: 2, pipeline_parallel_degree: {ranks // 2}}}"
-    with_experts = (
-        f"model: {{family: deepseek_v3, flavor: debugmodel}}\ndata: {{text: python-stdlib}}\n{degrees}\n{text}"
-    )
-    notes = [note for note in resolve(with_experts, ranks=ranks).notes if note.startswith("gradients may be wrong")]
-    assert [fix in note for note in notes] == ([True] if fix else [])
-    assert not any("gradients" in note for note in resolve(f"{BASE}{degrees}\n{text}", ranks=ranks).notes), "no experts"
-
-
 def test_experts_that_ranks_cannot_share_equally_are_refused(resolve: Resolve) -> None:
     """TorchTitan's token exchange gives each rank as many experts."""
     text = "model: {family: deepseek_v3, flavor: debugmodel}\ndata: {text: python-stdlib}\nparallelism: "

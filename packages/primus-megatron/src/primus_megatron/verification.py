@@ -85,6 +85,8 @@ _STATE = "optimizer.state."
 _KINDS = {"exp_avg": "first moment", "exp_avg_sq": "second moment"}
 _STACKED = re.compile(r"(.*\blayers)\.(?!\d)(.+)")
 _EXPERTS = re.compile(r"(.*\bexperts)\.((?:linear|weight).+)")
+_BY_MICRO_BATCH = ("aux_loss", "global_aux_loss", "sinkhorn")
+"""Ways to balance experts that need all tokens of a micro-batch; `seq_aux_loss` needs those of a sequence."""
 _LAYER = re.compile(r"decoder\.layers\.(\d+)\.")
 _BY_TOKEN = ("embedding.word_embeddings.weight", "output_layer.weight")
 """Padded to a multiple."""
@@ -170,7 +172,7 @@ class MegatronVerifier:
         }
         if degrees["pp"] > 1 and (chunk := flat.get("num_layers_per_virtual_pipeline_stage")):
             degrees["vpp"] = int(flat["num_layers"]) // (degrees["pp"] * int(chunk))
-        if flat.get("micro_batch_size") == 1:
+        if flat.get("micro_batch_size") == 1 and not self.by_micro_batch(flat):
             degrees["mbs"] = 1
         if flat.get("recompute_granularity") == "full":
             degrees["recompute"] = 1
@@ -185,7 +187,20 @@ class MegatronVerifier:
             flat.pop("expert_tensor_parallel_size", None)  # as it is by default
         tried = _OVERLAPS if flat.get(_AXES["zero"]) else _OVERLAPS[:1]
         options = load(list(shipped().values())[-1]).options
-        return left_out(flat, _LAYOUT, options, lambda name: name.startswith(_KEPT) or name in tried)
+        why = self.by_micro_batch(flat) if flat.get("micro_batch_size") == 1 else ""
+        return ({"micro_batch_size=1": why} if why else {}) | left_out(
+            flat, _LAYOUT, options, lambda name: name.startswith(_KEPT) or name in tried
+        )
+
+    def by_micro_batch(self, experiment: Mapping[str, Any]) -> str:
+        """Return the setting of experts whose result is one of each micro-batch (Megatron's `moe_utils.py`)."""
+        flat = {**(experiment.get("model") or {}), **experiment}
+        kinds = _listed(flat.get("moe_router_load_balancing_type") or "aux_loss")
+        weights = dict(zip(kinds, _listed(flat.get("moe_aux_loss_coeff") or 0.0), strict=False)) | {"sinkhorn": 1.0}
+        by_batch = {kind for kind in kinds if kind in _BY_MICRO_BATCH and weights.get(kind)}
+        found = [f"moe_router_load_balancing_type: {kind}" for kind in sorted(by_batch)]
+        found += ["moe_expert_capacity_factor"] if flat.get("moe_expert_capacity_factor") else []
+        return f"{found[0]} is computed within each micro-batch" if found and flat.get("num_experts") else ""
 
     def batch(self, layouts: Sequence[Mapping[str, int]]) -> int:
         """Return the global batch size."""
@@ -250,6 +265,10 @@ class MegatronVerifier:
             kind, _, rest = name.removeprefix(_STATE).partition(".") if name.startswith(_STATE) else ("", "", name)
             if kind in _KINDS or not name.startswith("optimizer."):
                 yield from _taken_apart(_KINDS.get(kind, "weight"), rest, array)  # type: ignore[arg-type]
+
+
+def _listed(given: Any) -> Sequence[Any]:
+    return given if isinstance(given, list | tuple) else [given]
 
 
 def _sequences(layout: Mapping[str, int]) -> int:

@@ -24,7 +24,7 @@ from primus_torchtitan.continuation import (
     on_replay,
 )
 from primus_torchtitan.hyperparameters import data_type, hyperparameters
-from primus_torchtitan.layout import Layout, check_layout, doubt_gradients, metrics_rank
+from primus_torchtitan.layout import Layout, check_layout, metrics_rank
 from primus_torchtitan.model import Model as Resolved
 from primus_torchtitan.model import resolve_model
 from primus_torchtitan.own_settings import SETTINGS
@@ -182,7 +182,6 @@ class _Resolution:
         with settings.mistakes:
             settings.needs(self.requires(), self.call)
         settings.refuse()
-        self.notes += doubt_gradients(settings, layout, self.model.facts)
         if unused := self.data.without_effect(settings) if self.data else []:
             self.notes.append(f"ignored, because Primus reads the data in the worker: {', '.join(unused)}")
         if unused := [row.name for row in SETTINGS if row.becomes == "-" and settings[row.name]]:

@@ -10,7 +10,7 @@ from typing import Any
 from primus_core.errors import suggestion
 from primus_torchtitan.settings import Settings
 
-__all__ = ["Layout", "check_layout", "doubt_gradients", "metrics_rank"]
+__all__ = ["Layout", "check_layout", "metrics_rank"]
 
 MASK_BLOCK = 128
 """FlexAttention's block: context parallelism gives a rank whole blocks only."""
@@ -67,17 +67,6 @@ def check_layout(
         lambda s: _check_pipeline(s, layout, facts, schedules),
     )
     return layout
-
-
-def doubt_gradients(settings: Settings, layout: Layout, facts: Mapping[str, Any]) -> list[str]:
-    """Return a note on a layout whose gradients were wrong in TorchTitan 0.3.0 (docs/verify.md)."""
-    batch = "parallelism.pipeline_parallel_microbatch_size" if layout.pipeline > 1 else "training.local_batch_size"
-    is_split = layout.tensor > 1 and layout.expert == 1 and settings["parallelism.enable_sequence_parallel"]
-    if not (facts.get("experts") and is_split and settings[batch] == 1):
-        return []
-    fix = f"{batch}=2 or parallelism.enable_sequence_parallel=false avoids it, and `--verify` checks it here"
-    seen = "they were on CPUs, with experts, sequence parallelism and micro-batches of one sequence"
-    return [f"gradients may be wrong: {seen}; {fix}"]
 
 
 def metrics_rank(layout: Layout, schedule: str) -> int:

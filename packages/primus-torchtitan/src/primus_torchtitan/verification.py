@@ -13,7 +13,6 @@ from primus_torchtitan import earlier_names, small_experts
 from primus_torchtitan.schema import load, shipped
 from primus_torchtitan.small_experts import FAMILIES, FIXED_HEADS, GROUPS_OF_EXPERTS, SmallModel
 from primus_train.kit.alike import BATCH, alike, batch_of, degrees_of, refuse_remainder
-from primus_train.kit.known_difference import KnownDifference
 from primus_train.kit.left_out import NO_AXIS, NO_FP8, left_out
 from primus_train.kit.neutral import in_halves
 from primus_train.templates.recipe import leaves
@@ -102,18 +101,7 @@ class TorchTitanVerifier:
         "repeat=1", "fsdp=2", "dp=2", "tp=2", "tp=2,sp=0", "pp=2", "cp=2", "fsdp=2,ep=2", "mbs=1", "recompute=1",
         "fsdp=2,tp=2", "tp=2,mbs=1", "fsdp=2,pp=2", "tp=2,pp=2", "dp=2,fsdp=2", "fsdp=2,cp=2", "fsdp=4",
     )  # fmt: skip
-    known_differences = (
-        KnownDifference(
-            *("pp", r"\.expert_bias_E$", r"\.expert_bias_E$"),
-            "a pipeline counts the tokens of experts once more in the first step, when PyTorch learns the shapes of a "
-            "stage (seen with torch 2.13; no issue is known)",
-        ),
-        KnownDifference(
-            *("tp", r"layers\.\d+\.ffn_norm\.weight$", r"\bexperts\."),
-            "experts with tensor and sequence parallelism and micro-batches of one sequence (no issue is known): "
-            "mbs=2, sp=0 or ep instead of tp are equal",
-        ),
-    )
+    known_differences = ()
 
     def packages(self, settings: Mapping[str, Any]) -> tuple[str, ...]:
         """Return TorchTitan, this package, and that of a model of one's own."""

@@ -1,6 +1,8 @@
 """What a backend tells `verify` about its framework. Entry-point group `primus.verifiers`: an instance, by framework.
 
 All of it is pure and imports no framework. A backend does not import this module: it has an object of this shape.
+An object may also have `by_micro_batch(experiment)`, which returns why micro-batches of another size train another
+model; empty: they do not.
 """
 
 from __future__ import annotations

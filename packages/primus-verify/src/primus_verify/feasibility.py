@@ -57,6 +57,9 @@ class Feasibility:
             settings = self.verifier.settings(layout.degrees, self.batch)
         except ValueError as wrong:
             return RequestError(str(wrong))
+        by_micro_batch = getattr(self.verifier, "by_micro_batch", None)
+        if by_micro_batch and "mbs" in layout.degrees and (why := by_micro_batch(self.small)):
+            return RequestError(why)
         if is_reference(self.verifier, layout, self.small, self.batch):
             return RequestError("it is what the reference does, too")
         error = self._refusal(self.small, settings, layout.ranks)

@@ -12,8 +12,10 @@ from primus_torchtitan.patches import (
     cpu_device,
     cpu_reduction,
     loss_not_finite,
+    torch213_pipeline_buffers,
     torch213_pipeline_step,
     torch213_set_timeout,
+    wait_keeps_gradient,
 )
 from primus_train.kit.patches import Patch, apply_needed
 
@@ -25,6 +27,8 @@ PATCHES: tuple[Patch, ...] = (
     cpu_reduction.PATCH,
     torch213_set_timeout.PATCH,
     torch213_pipeline_step.PATCH,
+    torch213_pipeline_buffers.PATCH,
+    wait_keeps_gradient.PATCH,
     loss_not_finite.PATCH,  # last: it imports the trainer
 )
 """In the order in which they are applied."""

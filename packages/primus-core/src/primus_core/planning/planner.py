@@ -165,11 +165,9 @@ class Planning:
         return tuple(dict.fromkeys(filter(os.path.exists, whole)))
 
     def place(self, workspace: str, exp_name: str) -> RunPlace:
-        return (
-            self.first.plan.place
-            if self.first
-            else place(self.facts, workspace or self.system.workspace or "output", exp_name)
-        )
+        if self.first:
+            return self.first.plan.place
+        return place(self.facts, workspace or self.system.workspace or "output", exp_name)
 
     def finished(self, result: Plan, command: tuple[str, ...], switches: argparse.Namespace) -> Planned:
         secrets = values_in(result, self.facts.environ)

@@ -100,6 +100,8 @@ def test_where_lines_cannot_be_edited_the_file_is_written_anew(primus: Run, tmp_
     [
         (("--to", "torchtitan"), "'torchtitan' is not FRAMEWORK==VERSION"),
         (("--to", "v0.3"), "primus config migrate old.yaml --to torchtitan==0.3"),
+        (("--to", "torchtitan-0.3"), "primus config migrate old.yaml --to torchtitan==0.3"),
+        (("--to", "torchtitan=0.3"), "primus config migrate old.yaml --to torchtitan==0.3"),
         (("--to", "torchtitan==9.9"), "unknown version torchtitan==9.9"),
         (("--to", "torchtitan==0.3", "-o", "old.yaml"), "old.yaml is there already"),
         (("--to", "torchtitan==0.3"), "are the same setting with different values"),

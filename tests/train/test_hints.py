@@ -173,3 +173,5 @@ def test_a_misspelt_word_is_answered_with_the_whole_command(
 def test_flags_that_are_required_are_shown_with_an_example(capsys: pytest.CaptureFixture[str]) -> None:
     whole = "primus config new llama3.1_8B --gpu MI355X --backend torchtitan"
     assert told(["config", "new", "llama3.1_8B", "--gpu", "MI355X"], capsys) == whole
+    whole = "primus data prepare --input a --output-prefix b --tokenizer-model tokenizer.json"
+    assert told(["data", "prepare", "--input", "a", "--output-prefix", "b"], capsys) == whole

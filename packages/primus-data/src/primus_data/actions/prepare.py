@@ -123,7 +123,11 @@ def _check_tokenizer(args: argparse.Namespace) -> None:
     if args.tokenizer_model or has_files or args.tokenizer_type.startswith("Null"):
         return
     raise RequestError(
-        "--tokenizer-model is missing", fix="name the tokenizer's file: --tokenizer-model tokenizer.json"
+        "--tokenizer-model is missing",
+        fix="name the tokenizer's file: --tokenizer-model tokenizer.json",
+        kind="missing",
+        where="prepare",
+        options=["--tokenizer-model"],
     )
 
 

@@ -73,9 +73,9 @@ def migrate(args: argparse.Namespace) -> int:
 def _without_framework(args: argparse.Namespace) -> RequestError:
     """The error for a version without its framework, or the reverse: that of the file, where it names one."""
     if pair := re.fullmatch(r"([a-z]+)(?:=|[-@:\s]v?(?=\d))=*(.+)", args.to):  # `torchtitan=0.3`, `torchtitan-0.3`
-        meant = "==".join(pair.groups())
-        fix = f"--to {meant}"
-        return RequestError(f"'{args.to}' is not FRAMEWORK==VERSION", fix=fix, options=[args.to], meant=meant)
+        given = "==".join(pair.groups())
+        what = f"'{args.to}' is not FRAMEWORK==VERSION"
+        return RequestError(what, fix=f"--to {given}", options=[args.to], meant=given)
     word = args.to.strip("=").removeprefix("v")
     is_version = word[:1].isdigit()
     try:

@@ -87,6 +87,7 @@ ANSWERS = {
     # engines and schedulers
     "docker run IMG": "primus container --image IMG -- train pretrain",
     "podman run -it --rm IMG bash": "primus container --image IMAGE -- train pretrain",
+    "podman run --rm IMG -- run t.py --lr 1": "primus container --image IMG -- run t.py --lr 1",
     "container run IMG": "primus container --image IMG -- train pretrain",
     "container --gpus all IMG -- run t.py": "primus container --gpus all --image IMG -- run t.py",
     "container --image A B -- run t.py": "container: 'B' is neither an option nor the value of one",

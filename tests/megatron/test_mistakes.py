@@ -11,6 +11,8 @@ pytest.importorskip("primus_megatron", reason="primus-megatron needs Python 3.12
 from tests.megatron.conftest import tiny
 from tests.mistakes import Asker, Mistake, refused_alike
 
+from primus_core.cli.main import main
+
 MODEL, *SETTINGS = tiny().splitlines()
 GOOD = "\n".join(
     ["exp_name: tiny", "modules:", "  pre_trainer:", "    framework: megatron", f"    {MODEL}", "    overrides:"]
@@ -91,3 +93,21 @@ def test_by_a_variable_that_is_not_set_nothing_else_is_judged(asker: Asker) -> N
     for name in ("data.text", "model.num_layers", "mock_data", "vocab_size", "train_iters", "lr", "seq_length"):
         said = refused_alike(asker, Mistake("${UNSET_OF_MINE} is not set", words=f"{name}=${{UNSET_OF_MINE}}"))
         assert said.count("primus: error") == 1, said
+
+
+SWITCHED_OFF = {
+    "--no-bias-swiglu-fusion": "bias_swiglu_fusion=false",
+    "--disable-bias-linear": "add_bias_linear=false",
+    "--no-rope-fusion": "apply_rope_fusion=false",
+    "no_rope_fusion=false": "set its opposite, 'apply_rope_fusion'",
+    "load_optim=true": "remove it",
+}
+
+
+@pytest.mark.parametrize("typed", SWITCHED_OFF)
+def test_no_name_is_answered_with_one_that_says_the_opposite(
+    asker: Asker, typed: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (asker.folder / "exp.yaml").write_text(GOOD)
+    assert main(["direct", "--dry-run", "--", "train", "pretrain", "--config", "exp.yaml", typed]) == 2
+    assert capsys.readouterr().err.splitlines()[-1].endswith(SWITCHED_OFF[typed])

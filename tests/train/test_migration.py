@@ -81,6 +81,14 @@ def test_the_new_file_has_the_comments_and_the_order_of_the_old_one(primus: Run,
     assert "  removed  memory_estimation.enable: removed from TorchTitan in 0.3: the estimate" in done.stderr
 
 
+def test_a_section_that_was_renamed_keeps_its_settings(primus: Run, tmp_path: Path) -> None:
+    pytest.importorskip("primus_torchtitan", reason="torchtitan is not installed")
+    text = '[job]\n[model]\nname = "llama3"\nflavor = "debugmodel"\n[profiling]\nprofile_freq = 10\n'
+    (tmp_path / "titan.toml").write_text(text)
+    done = primus("config", "migrate", "titan.toml", "--to", "torchtitan==0.3")
+    assert "      profiler.profile_freq: 10\n" in done.stdout
+
+
 @pytest.mark.full
 def test_where_lines_cannot_be_edited_the_file_is_written_anew(primus: Run, tmp_path: Path) -> None:
     pytest.importorskip("primus_torchtitan", reason="torchtitan is not installed")

@@ -44,7 +44,7 @@ _REFUSED = {
     "multi-prog": ("Primus is the program that Slurm starts", _REMOVE),
     "image": (
         "it is an option of the runtime `container`",
-        "primus slurm srun -- container --image IMAGE -- train pretrain --config FILE",
+        "put the runtime before the task: ... -- container --image IMAGE -- train pretrain --config FILE",
     ),
 }
 _PARSABLE, _KILL = "--parsable", "kill-on-bad-exit"

@@ -149,7 +149,7 @@ def _row(name: str) -> Mapping[str, Any] | None:
     if name in table:
         return table[name]
     parts = name.split(".")
-    for length in range(len(parts), 0, -1):
+    for length in range(len(parts) - 1, 0, -1):  # of the sections around it
         if (row := table.get(".".join(parts[:length]) + ".*")) is not None:
             return row
     return None

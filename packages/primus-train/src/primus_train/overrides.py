@@ -64,7 +64,9 @@ def refuse_misspelt(words: Sequence[str], flags: Iterable[str]) -> None:
     mistakes, known = Mistakes(), [flag[2:] for flag in flags if flag.startswith("--")]
     for word in words:
         flag, _, value = word.partition("=")
-        if flag.startswith("--") and "." not in flag and (near := nearest(flag[2:], known, _ALIKE)):
+        longer = [name for name in known if name.startswith(f"{flag[2:]}-")]  # `--gpus` is `--gpus-per-node`
+        near = longer[0] if len(longer) == 1 else nearest(flag[2:], known, _ALIKE)
+        if flag.startswith("--") and "." not in flag and near:
             fix = f"did you mean '--{near}'? A setting of that name is written {flag[2:]}={value or 'VALUE'}"
             what = f"unknown option '{flag}'"
             mistakes.add(RequestError(what, fix=fix, kind="unknown", options=[flag], meant=f"--{near}"))

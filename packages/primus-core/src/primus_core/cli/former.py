@@ -154,10 +154,7 @@ def _variables(flag: str, value: str) -> dict[str, str]:
 
 
 def as_program(words: Sequence[str]) -> str:
-    """`direct --script FILE -- words` as the task `run`; empty: no `--script` stands there.
-
-    Without a `--`, the program's words begin behind FILE.
-    """
+    """`direct --script FILE -- words`, or `--script FILE words`, as the task `run`; empty: it is neither."""
     end = words.index("--") if "--" in words else len(words)
     before, after = list(words[:end]), list(words[end + 1 :])
     if "--script" not in before[:-1]:
@@ -199,8 +196,10 @@ def to_engine(words: Sequence[str]) -> Sequence[str]:
 def container_run(words: Sequence[str]) -> str:
     """The command for `docker run OPTIONS IMAGE WORDS`. Nobody here knows which options take a value.
 
-    So the image is the first word, or the one before a program that is started.
+    So the image is the first word, or the one before a program that is started, or before the `--` of a task.
     """
+    if "--" in words[1:]:
+        return _command("container", "--image", words[words.index("--") - 1], *words[words.index("--") :])
     at = next((at for at, word in enumerate(words) if at and (word in LAUNCHERS or is_program(word))), 0)
     if not at:
         image = next((word for word in words if re.fullmatch(_IMAGE, word)), words[0] if len(words) == 1 else "IMAGE")

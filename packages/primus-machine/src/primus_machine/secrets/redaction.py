@@ -220,8 +220,7 @@ def refuse_secrets(words: Iterable[str], fix: str = "") -> None:
             what = f"'{name}'" if name else "an argument"
             raise RequestError(
                 f"{what} contains a secret, which everybody on this machine could read on the command line",
-                fix=fix
-                or f"export it for the task to read; `train` also takes {name}='${{NAME}}' with the variable's name",
+                fix=fix or f"export it for the task to read; where {name} is a setting of `train`: {name}='${{NAME}}'",
             )
 
 

@@ -140,7 +140,12 @@ class _Walk(NamedTuple):
             fix = f"variables are options of the runtime: --env {path[1]}=VALUE"
             error = ConfigError(what, where=where, fix=fix, kind="misplaced", options=options, meant=f"--env {path[1]}")
             return error, set()
-        meant = self.meant(prefix, str(path[-1]), beside)
+        if switch := self.switched_off(dotted(path)):
+            right = f"{switch}=false" if options and is_alone(where) else None
+            fix = right or f"set its opposite, '{switch}'"
+            return ConfigError(what, where=where, fix=fix, options=options, meant=right), {switch}
+        alike = {name for name in beside if bool(_NOT.match(name)) == bool(_NOT.match(str(path[-1])))}
+        meant = self.meant(prefix, str(path[-1]), alike)
         if not meant or path[0] == "overrides":
             fix, key = meant_at_top(where)
             if fix:
@@ -152,6 +157,17 @@ class _Walk(NamedTuple):
         is_one = option and (option.type == "bool" or not is_alone(where))
         right = f"{'--' * options[0].startswith('--')}{meant[0]}" if is_one else None
         return ConfigError(what, where=where, why=why, fix=fix, options=options, meant=right), set(meant)
+
+    def switched_off(self, name: str) -> str:
+        """Return the switch that a name such as `no_rope_fusion` turns off; empty: it is none."""
+        section, dot, leaf = name.rpartition(".")
+        if _NOT.match(section):
+            section, leaf = _NOT.sub("", section), f"no_{leaf}"
+        if not (found := _NOT.match(leaf)):
+            return ""
+        bare = leaf[found.end() :].replace("-", "_")
+        names = [f"{section}{dot}{one}{bare}" for one in ("", "apply_", "use_", "add_", "enable_")]
+        return next((one for one in names if one in self.options and self.options[one].type == "bool"), "")
 
     def meant(self, prefix: str, leaf: str, beside: Collection[str]) -> list[str]:
         """Return what was meant: another tool's name, the beginning of names beside it, a name near it, or one of
@@ -174,6 +190,8 @@ class _Walk(NamedTuple):
         return homes or ([] if prefix and beside else list(filter(None, named.split(", "))))
 
 
+_NOT = re.compile(r"(?:no|disable|without)[-_]")
+"""How the name of a setting begins that says the opposite of another one."""
 _NEARLY, _ALIKE = 0.9, 0.7
 """So near is a misspelt name that is no beginning of several; and one without longer ones."""
 _FEW = 8

@@ -142,6 +142,11 @@ def test_a_step_before_the_ranks_is_named_with_its_error_and_not_with_the_advice
     (tmp_path / "logs/events.jsonl").write_text(f"{json.dumps(row)}\n", encoding="utf-8")
     shown = render(diagnose([str(tmp_path)]))
     assert "'prepare data' failed before any rank started: the tokenizer has 7005 tokens, but the model 4000" in shown
+    earlier = {"event": "step_ended", "name": "hook mount.sh", "exit_code": 0, "time": 8.0}
+    (tmp_path / "logs/events.jsonl").write_text(f"{json.dumps(earlier)}\n{json.dumps(row)}\n", encoding="utf-8")
+    (tmp_path / "logs/launch.log").write_text("mounted\n", encoding="utf-8")  # it may be of either
+    shown = render(diagnose([str(tmp_path)]))
+    assert "failed before any rank started: exit code 2; the launch log ends with: mounted" in shown
 
 
 def test_a_damaged_diagnosis_is_none(tmp_path: Path) -> None:

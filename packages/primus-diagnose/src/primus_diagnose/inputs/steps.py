@@ -23,11 +23,14 @@ _MOST = 1 << 22
 
 
 def failed(directory: str, host: str) -> Iterator[Source]:
-    """The last line that it printed; nothing: ranks started, or no step failed."""
+    """The last line that it printed, if it was the first; nothing: ranks started, or no step failed."""
     if glob.glob(f"{glob.escape(directory)}/logs/rank_*.log"):
         return
-    ended = [row for row in _events(directory) if row.get("event") == "step_ended" and row.get("exit_code")]
+    steps = [row for row in _events(directory) if row.get("event") == "step_ended"]
+    ended = [row for row in steps if row.get("exit_code")]
     if ended and (words := _last_words(directory)):
+        if len(steps) > 1:  # nobody knows which of them printed it
+            words = f"exit code {ended[-1]['exit_code']}; the launch log ends with: {words}"
         text = f"primus: step '{ended[-1].get('name')}' failed before any rank started: {words}"
         yield Source(_LOG, _LOG, None, host, text, moment(ended[-1].get("time")))
 

@@ -112,7 +112,7 @@ def test_too_little_text_is_an_error_that_says_so(tmp_path: Path) -> None:
         command(source, tmp_path / "cache", tmp_path / "out", 50_000), capture_output=True, text=True, check=False
     )
     assert done.returncode == 1
-    assert "use more text or a smaller vocab_size" in done.stderr
+    assert "use more text, or data.vocab_size=" in done.stderr
     assert not list((tmp_path / "cache").iterdir()), "nothing half-made stays"
 
 

@@ -175,7 +175,7 @@ class _Reader:
         self.passed.append(word)
 
     def _unexpected(self, word: str) -> None:
-        near = suggestion(word, ("srun", "sbatch"))
+        near = "did you mean 'sbatch'?" if word == "submit" else suggestion(word, ("srun", "sbatch"))
         why = f"it is neither an option of {self.options.command} nor the value of one"
         if word in _OTHERS:
             fix = "type it without `primus`" + (": salloc -N 2, and in its shell: primus slurm srun -- <task>"

@@ -108,7 +108,8 @@ def _refuse_mixtures(document: Document, given: dict[str, Any]) -> None:
         what = f"'data.{sources[0]}' and 'data.{kept}' both set the training data"
         fix = f"remove one of them; to train on data.{kept}: {without}"
         if "vocab_size" in unset:
-            fix += "\nthe model then has a vocabulary of its own: vocab_size, or that of a named model"
+            fix += "\nthe model then has a vocabulary of its own: that of a named model, or model.vocab_size=N"
+            fix += " (vocab_size=N under Megatron and MaxText)"
         raise ConfigError(what, where=document.where((sources[0],)), fix=fix)
     for name in others[sources[0]] if sources else (*_OF_RAW, *_OF_PREFIXES, "split", "eod_id"):
         if name in given:
@@ -222,24 +223,29 @@ def refuse_faults(data: Prefixes, document: Document, call: BackendCall, vocab_s
     for name, blend in zip(_OF_PREFIXES, (data.train, data.valid), strict=True):
         for _, prefix in blend:
             if why := _fault(prefix, vocab_size):
-                where, fix = document.where((name,)), f"correct 'data.{name}' (a path without .bin and .idx)"
-                raise MachineError(f"{where}: the data '{prefix}' cannot be trained on", why=why, fix=fix)
+                fix = why[1] or f"correct 'data.{name}' (a path without .bin and .idx)"
+                what = f"{document.where((name,))}: the data '{prefix}' cannot be trained on"
+                raise MachineError(what, why=why[0], fix=fix)
 
 
-def _fault(prefix: str, vocab_size: int) -> str:
+def _fault(prefix: str, vocab_size: int) -> tuple[str, str] | None:
+    """Why files cannot be trained on, and what to do where that is not the path."""
     if not all(os.path.exists(prefix + suffix) for suffix in (".bin", ".idx")):
-        return ""  # a requirement of the plan
+        return None  # a requirement of the plan
     try:
-        return fault(prefix) or (_unknown_token(prefix, vocab_size) if vocab_size else "")
+        if why := fault(prefix):
+            return why, ""
+        return _unknown_token(prefix, vocab_size) if vocab_size else None
     except OSError as error:
-        return str(error)
+        return str(error), ""
 
 
-def _unknown_token(prefix: str, vocab_size: int) -> str:
+def _unknown_token(prefix: str, vocab_size: int) -> tuple[str, str] | None:
     """A framework may train on with tokens that the model does not have, to losses that mean nothing."""
     if (token := largest(prefix, _ENOUGH)) < vocab_size:
-        return ""
-    return f"it has the token {token}, but the vocabulary of the model has {vocab_size} (0 to {vocab_size - 1})"
+        return None
+    why = f"it has the token {token}, but the vocabulary of the model has {vocab_size} (0 to {vocab_size - 1})"
+    return why, f"give the model a vocabulary of at least {token + 1}, or name data of its tokenizer"
 
 
 def _split(document: Document, given: dict[str, Any]) -> tuple[float, ...]:

@@ -23,6 +23,7 @@ def trained(texts: list[str], size: int, special: tuple[str, ...] = ()) -> Any:
     tokenizer.train_from_iterator(texts, trainer)
     if tokenizer.get_vocab_size() != size:
         raise SystemExit(
-            f"the text gives {tokenizer.get_vocab_size()} tokens, not {size}: use more text or a smaller vocab_size"
+            f"the text gives {tokenizer.get_vocab_size()} tokens, not {size}: "
+            f"use more text, or data.vocab_size={tokenizer.get_vocab_size()}"
         )
     return tokenizer

@@ -87,7 +87,7 @@ ANSWERS = {
     # engines and schedulers
     "docker run IMG": "primus container --image IMG -- train pretrain",
     "podman run -it --rm IMG bash": "primus container --image IMAGE -- train pretrain",
-    "podman run --rm IMG -- run t.py --lr 1": "primus container --image IMG -- run t.py --lr 1",
+    "podman run --rm -v /d:/d IMG -- run t.py --lr 1": "primus container --image IMG -v /d:/d -- run t.py --lr 1",
     "container run IMG": "primus container --image IMG -- train pretrain",
     "container --gpus all IMG -- run t.py": "primus container --gpus all --image IMG -- run t.py",
     "container --image A B -- run t.py": "container: 'B' is neither an option nor the value of one",
@@ -95,7 +95,7 @@ ANSWERS = {
     "squeue": "it is Slurm's own command",
     "sbatch job.sh": "or with a job script of yours, with `primus slurm srun -- ...` in it",
     "slurm squeue": "'squeue' is a command of Slurm itself",
-    "slurm salloc -N 2": "salloc -N 2, and in its shell",
+    "slurm salloc -N 2": "salloc is Slurm's own, with the same options; in its shell",
     # behind a command, a runtime or a task
     "runs rm X": "Primus deletes no runs",
     "runs kill X": "primus stop X",

@@ -1,4 +1,4 @@
-"""Clean verifications with many seeds: how often is a layout called different that is not? TorchTitan, small and dense.
+"""Clean verifications with many seeds: how often is a layout called different that is not? TorchTitan, small models.
 
     python -m tests.verify.many_seeds --seeds 200 --layouts tp=2 fsdp=2 --in-turn
 
@@ -6,6 +6,7 @@ Each seed has its own weights and tokens, its own reference on one rank, and its
 that has imported TorchTitan forks the ranks, so that a training costs what it computes. The first training of each kind
 starts as all others do, by `primus direct`; the rest take its resolved settings, with other paths and another seed.
 With `--in-turn`, each seed trains one of the layouts: two hundred take 40 CPU minutes. `--first` goes on after others.
+`--experts` is a model with experts, where rounding may choose between two that are nearly equal for a token.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ from primus_verify.resolving import as_experiment, find_verifier
 from primus_verify.session import Session
 from primus_verify.trials import Trials
 
-SETTINGS: dict[str, Any] = {"model": {"family": "llama3", "flavor": "8B"}}
+DENSE, EXPERTS = {"family": "llama3", "flavor": "8B"}, {"family": "qwen3", "flavor": "30B-A3B"}
 FEWER_TOKENS = {"seq_len": 128, "global_batch_size": 4}
 """A quarter of those of `verify`, in two micro-batches: the tolerance goes by their number."""
 STEPS = 3
@@ -80,10 +81,13 @@ class Forked(Trials):
     number: int = 0
 
     def train(self, layout: Layout, start: str, changed: Mapping[str, Any] | None = None) -> str:
-        """Train with this seed."""
+        """Train with this seed, or with one of the verification's own."""
+        seed = changed or self.verifier.seed(self.number)
         key = (layout.name, bool(start))
-        if key not in self.known:
-            run = super().train(layout, start, {**(changed or {}), **self.verifier.seed(self.number)})
+        if not self.ranks:
+            run = super().train(layout, start, seed)
+            if key in self.known:
+                return run
             kept = f"{run}-kept"  # the comparison removes what it has read
             os.makedirs(f"{kept}/config")
             os.makedirs(f"{kept}/logs")
@@ -92,24 +96,29 @@ class Forked(Trials):
             self.known[key] = (kept, start)
             return run
         first, its_start = self.known[key]
-        run = os.path.join(self.folder, f"{self.number}-{layout.name}{'' if start else '-start'}")
+        run = tempfile.mkdtemp(prefix=f"{self.number}-{layout.name}-", dir=self.folder)
         os.makedirs(f"{run}/config")
         text = Path(first, "config/backend_config.json").read_text().replace(first, run)
         config = json.loads(text.replace(its_start, start) if start else text)
-        config["settings"].update(self.verifier.seed(self.number))
+        config["settings"].update(seed)
         Path(run, "config/backend_config.json").write_text(json.dumps(config))
         self.ranks[0].train(run, layout.ranks)
         return run
 
 
 def verify_seeds(
-    numbers: Sequence[int], layouts: Sequence[str], folder: str, *, in_turn: bool = False
+    numbers: Sequence[int],
+    layouts: Sequence[str],
+    folder: str,
+    *,
+    in_turn: bool = False,
+    model: Mapping[str, str] = DENSE,
 ) -> Iterator[tuple[int, dict[str, Any]]]:
     """Yield what came of each layout, seed by seed; `in_turn`: of one layout for each seed but the first."""
     verifier = find_verifier("torchtitan")
     chosen = [parse(text, verifier.rank_axes) for text in layouts]
     degrees = [one.degrees for one in chosen]
-    small = verifier.experiment(SETTINGS, shrink=True, layouts=degrees, device="cpu")
+    small = verifier.experiment({"model": model}, shrink=True, layouts=degrees, device="cpu")
     small["training"] |= FEWER_TOKENS
     path = os.path.join(folder, "exp.yaml")
     Path(path).write_text(as_experiment("torchtitan", small, folder))
@@ -187,6 +196,7 @@ def main() -> int:
     parser.add_argument("--first", type=int, default=1)
     parser.add_argument("--layouts", nargs="+", default=["tp=2", "fsdp=2"])
     parser.add_argument("--in-turn", action="store_true")
+    parser.add_argument("--experts", action="store_true")
     parser.add_argument("--fork", default="")
     args = parser.parse_args()
     if args.fork:
@@ -195,7 +205,8 @@ def main() -> int:
     seen, false = 0, 0
     with tempfile.TemporaryDirectory() as folder:
         seeds = range(args.first, args.first + args.seeds)
-        for number, result in verify_seeds(seeds, args.layouts, folder, in_turn=args.in_turn):
+        model = EXPERTS if args.experts else DENSE
+        for number, result in verify_seeds(seeds, args.layouts, folder, in_turn=args.in_turn, model=model):
             seen += 1
             false += result["status"] != "equal"
             share = max(one["error"] / one["limit"] for one in result["worst"].values() if one["limit"])

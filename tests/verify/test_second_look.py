@@ -49,5 +49,5 @@ def test_a_layout_of_experts_that_differs_gets_a_second_seed(
     assert found["status"] == status
     assert looked == []
     if first == "differs" and second == "equal":
-        assert found["why"].startswith("equal with the second of two seeds")
+        assert found["why"].startswith("differed with the first of two seeds")
         assert OFF.text in found["why"]

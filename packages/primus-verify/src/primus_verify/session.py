@@ -145,7 +145,7 @@ class Session:
         second = self._result(first.layout, self.second_reference)
         if second.status != "equal":
             return first
-        differed = f"equal with the second of two seeds, where rounding chooses no experts: {first.findings[0].text}"
+        differed = f"differed with the first of two seeds; rounding may have chosen experts: {first.findings[0].text}"
         return replace(second, why="; ".join(filter(None, (differed, second.why))))
 
     def try_settings(self, settings: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:

@@ -198,20 +198,19 @@ def container_run(words: Sequence[str]) -> str:
 
     So the image is the first word, or the one before a program that is started, or before the `--` of a task.
     """
-    if "--" in words[1:]:
-        return _command("container", "--image", words[words.index("--") - 1], *words[words.index("--") :])
-    at = next((at for at, word in enumerate(words) if at and (word in LAUNCHERS or is_program(word))), 0)
-    if not at:
+    places = (at for at, word in enumerate(words) if at and (word == "--" or word in LAUNCHERS or is_program(word)))
+    if not (at := next(places, 0)):
         image = next((word for word in words if re.fullmatch(_IMAGE, word)), words[0] if len(words) == 1 else "IMAGE")
         return _command("container", "--image", image, "--", "train", "pretrain", "--config", "FILE")
     begin = at + program_at(words[at:])
     options = [word for word in words[: at - 1] if word not in word_set("of_docker")]
     if "--gpus" in options:  # the runtime gives those that are here
         del options[options.index("--gpus") : options.index("--gpus") + 2]
+    container = ("container", "--image", words[at - 1], *options, "--")
+    if words[at] == "--":
+        return _command(*container, *words[at + 1 :])
     program = words[begin:] or ["train.py"]
-    return launcher_variables(words[at:begin]) + _command(
-        *("container", "--image", words[at - 1], *options, "--", "run", *program)
-    )
+    return launcher_variables(words[at:begin]) + _command(*container, "run", *program)
 
 
 def typed(words: Sequence[str]) -> str:

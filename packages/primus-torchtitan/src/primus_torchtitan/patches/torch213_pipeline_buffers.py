@@ -1,4 +1,4 @@
-"""Buffers of a pipeline's stages, which torch restores since 2.14 after it has learned the shapes of a stage.
+"""Buffers of a pipeline's stages, which a later torch restores after it has learned the shapes of a stage.
 
 It trains each stage once for that, before the first step. TorchTitan's experts count the tokens that they get, and the
 bias that balances them follows from the counts: with those of that extra training, its first update was another one.
@@ -34,7 +34,7 @@ def _apply() -> None:
 
 PATCH = patch(
     id="torch213-pipeline-buffers",
-    reason="torch before 2.14 learns the shapes of a stage by a training that changes its buffers, as counts of tokens",
+    reason="torch 2.13 learns the shapes of a stage by a training that changes its buffers, such as counts of tokens",
     link="https://github.com/pytorch/pytorch/pull/188558",
     needed=torch_before_2_14,
     apply=_apply,

@@ -14,10 +14,6 @@ from primus_torchtitan.patches._patch import patch
 __all__ = ["PATCH"]
 
 
-def _needed() -> bool:
-    return True
-
-
 def _apply() -> None:
     import torch
     from torch.distributed._functional_collectives import AsyncCollectiveTensor
@@ -43,6 +39,6 @@ PATCH = patch(
     id="wait-keeps-gradient",
     reason="torch's AsyncCollectiveTensor.wait cuts gradients off; with tensor parallelism, experts lost theirs",
     link="https://github.com/pytorch/pytorch/issues/151240",
-    needed=_needed,
+    needed=lambda: True,
     apply=_apply,
 )

@@ -37,7 +37,7 @@ from primus_verify.session import Session
 from primus_verify.trials import Trials
 
 DENSE, EXPERTS = {"family": "llama3", "flavor": "8B"}, {"family": "qwen3", "flavor": "30B-A3B"}
-FEWER_TOKENS = {"seq_len": 128, "global_batch_size": 4}
+_LENGTH, FEWER_TOKENS = 128, {"global_batch_size": 4}
 """A quarter of those of `verify`, in two micro-batches: the tolerance goes by their number."""
 STEPS = 3
 
@@ -119,7 +119,7 @@ def verify_seeds(
     chosen = [parse(text, verifier.rank_axes) for text in layouts]
     degrees = [one.degrees for one in chosen]
     small = verifier.experiment({"model": model}, shrink=True, layouts=degrees, device="cpu")
-    small["training"] |= FEWER_TOKENS
+    small["training"] |= {**FEWER_TOKENS, "seq_len": _LENGTH * max(one.get("cp", 1) for one in degrees)}
     path = os.path.join(folder, "exp.yaml")
     Path(path).write_text(as_experiment("torchtitan", small, folder))
     environ = {**HostRoot().environ, "PRIMUS_CACHE": f"{folder}/cache"}
@@ -209,7 +209,7 @@ def main() -> int:
         for number, result in verify_seeds(seeds, args.layouts, folder, in_turn=args.in_turn, model=model):
             seen += 1
             false += result["status"] != "equal"
-            share = max(one["error"] / one["limit"] for one in result["worst"].values() if one["limit"])
+            share = max((one["error"] / one["limit"] for one in result["worst"].values() if one["limit"]), default=0.0)
             words = [result["why"], *(one["text"] for one in result["findings"])]
             print(f"seed {number} {result['layout']}: {result['status']}, at most {share:.3f} of the limit",
                   *filter(None, words), flush=True)  # fmt: skip

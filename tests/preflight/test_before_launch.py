@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 from tests import rank_report
-from tests.conftest import ROOT, Run
+from tests.conftest import ROOT, Run, free_port
 
 from primus_core.errors import MachineError
 from primus_core.planning import planner
@@ -193,7 +193,8 @@ def by_hand(
     words: Sequence[str] = ("--preflight", "--", "rank_report"),
 ) -> list[subprocess.CompletedProcess[str]]:
     """The first nodes of two, each started by hand with its lamp, in one run directory."""
-    whole = {**site, "NNODES": str(nodes), "MASTER_ADDR": "127.0.0.1", "PRIMUS_RUN_DIR": "output/both"}
+    where = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
+    whole = {**site, **where, "NNODES": str(nodes), "PRIMUS_RUN_DIR": "output/both"}
 
     def start(rank: int) -> subprocess.CompletedProcess[str]:
         of_node = {"NODE_RANK": str(rank), "SLURMD_NODENAME": f"n{rank}", "LAMP": lamps[rank]}

@@ -23,7 +23,6 @@ WRITTEN = """\
 # From template:countdown/acme_2B/MI355X of acme-primus 2.1.0.
 # Derived (neither published nor measured): nobody has one.
 exp_name: acme_2B-pretrain
-workspace: output
 
 modules:
   pre_trainer:

@@ -72,7 +72,7 @@ def test_a_missing_word_is_named_with_what_it_may_be(
         ),
         pytest.param(
             "data preprocess --input c.jsonl",
-            "primus data prepare --input c.jsonl --output-prefix tokens",
+            "primus data prepare --input c.jsonl --output-prefix tokens --tokenizer-model tokenizer.json",
             marks=pytest.mark.torch,
         ),
         ("direct -- runs list", "fix: primus runs list"),

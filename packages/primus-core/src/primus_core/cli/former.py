@@ -203,7 +203,8 @@ def container_run(words: Sequence[str]) -> str:
         image = next((word for word in words if re.fullmatch(_IMAGE, word)), words[0] if len(words) == 1 else "IMAGE")
         return _command("container", "--image", image, "--", "train", "pretrain", "--config", "FILE")
     begin = at + program_at(words[at:])
-    options = [word for word in words[: at - 1] if word not in word_set("of_docker")]
+    drop = word_set("of_docker")
+    options = [word for word in words[: at - 1] if word not in drop and not word.startswith("--gpus=")]
     if "--gpus" in options:  # the runtime gives those that are here
         del options[options.index("--gpus") : options.index("--gpus") + 2]
     container = ("container", "--image", words[at - 1], *options, "--")

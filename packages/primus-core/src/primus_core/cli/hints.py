@@ -117,6 +117,8 @@ def _whole(words: Sequence[str]) -> str:
 def _completed(words: Sequence[str], error: PrimusError) -> list[str]:
     """`words` with the options that were required and are missing; empty: nobody knows an example of them."""
     lacks = [names.partition("/")[0] for names in error.options]
+    if not any(word.startswith("--tokenizer") for word in words):
+        lacks += word_set(f"with {error.where}") - {*lacks}
     examples = {flag: example(error.where, flag) for flag in lacks}
     behind = next((at for at, word in enumerate(words, 1) if word in _ONLY.get(lacks[0], ())), len(words))
     values = [*takewhile(lambda word: not word.startswith("-"), words[behind:])]
@@ -144,6 +146,9 @@ def _exchanged(before: Sequence[str], word: str, after: Sequence[str], error: Pr
     if first[:1] == ["primus"]:  # another command
         before, first = [], first[1:]
     meant = [*first, f"{last}{equals}{value}"] if error.meant else []
+    if before[:1] == ["replay"] and first:  # words of a runtime come last
+        end = 0 if equals or "".join(after[:1]).startswith("-") else 1
+        meant, after = [*after[end:], *meant, *after[:end]], []
     whole = [*before, *meant, *after]
     further = proposed.refusal(whole)
     if not (meant or equals) and [one for one in after[:1] if one.isdigit() or (further and one == further.option)]:
@@ -170,7 +175,9 @@ def _instead(words: list[str], known: Known, refused: PrimusError) -> RequestErr
         return None
     words = words[1:] if words[0] == "run" and {*words[1:2]} & former.LAUNCHERS else words
     if words[0] in known.tasks and not (home_of("commands", words[0]) or _means_runtime(words, known)):
-        return RequestError(refused.what, fix=_command(["direct"], words, known), kind=_COMMAND)
+        is_of_runs = words[0] == "run" and {*words[1:2]} & word_set("of_runs")
+        fix = f"primus runs {typed(words[1:])}" if is_of_runs else _command(["direct"], words, known)
+        return RequestError(refused.what, fix=fix, kind=_COMMAND)
     if "container" in (words[0], *meant(words[0])) and (error := _to_engine(words, known)):
         return error
     if words[0] in known.runtimes:
@@ -193,12 +200,13 @@ def _to_engine(words: Sequence[str], known: Known) -> RequestError | None:
         fix = f"it is the engine's own command, without `primus`: {typed(words)}"
     if fix and not (words[0] != "container" and {*words[1:2]} & {*known.tasks, *known.runtimes}):
         return RequestError(f"`{typed(words[:2])}` starts no task", fix=fix)
-    if words[0] == "container" and "--image" not in words and (whole := _with_image(with_task(words, known), known)):
-        what = "container: the image is an option"
+    typed_to = former.to_engine(words[1:]) if words[0] == "container" else ()
+    is_ours = words[0] == "container" and not typed_to and "--image" not in words
+    what = "container: the image is an option"
+    if is_ours and (whole := _with_image(with_task(words, known), known)):
         return RequestError(what, fix=_whole([*known.front, *whole]), kind=_COMMAND)
-    if words[0] != "container" or not (typed_to := former.to_engine(words[1:])):
+    if not typed_to:
         return None
-    what = f"'run' is the task for Python files, and '{' '.join(typed_to[:1])}' is none"
     return RequestError(what, why=former.ENGINE, fix=former.container_run(typed_to), kind=_COMMAND)
 
 

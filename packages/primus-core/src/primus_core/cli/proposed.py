@@ -135,6 +135,9 @@ def _moved(words: Sequence[str], flag: str) -> list[str]:
     if not owners and _has(inner, INNERMOST, flag):
         owners, parsers = [len(segments) - 1], [*parsers[:-1], inner]
         segments.insert(owners[0], [INNERMOST])
+    if not owners and flag == "--image" and segments[0][0] == "slurm":
+        owners, parsers = [1], [parsers[0], options.runtime_parser(catalogue.runtime("container"))]
+        segments.insert(1, ["container"])
     if not owners or len(found) != 1:
         return []
     segment, at = found[0]

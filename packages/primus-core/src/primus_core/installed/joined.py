@@ -11,7 +11,7 @@ from typing import Any
 from primus_machine.errors import MachineError, PrimusError, RequestError, suggestion
 from primus_machine.packages import EntryPoint, entry_points
 
-__all__ = ["KERNEL", "apart", "broken", "imported", "lacking", "load", "of_group", "twins"]
+__all__ = ["KERNEL", "apart", "broken", "imported", "lacking", "load", "of_group", "raised", "twins"]
 
 KERNEL = "primus-core"
 _MEMBERS = {
@@ -58,7 +58,7 @@ def load(group: str, name: str) -> Any:
     except Exception as error:  # a plugin's import may raise anything
         if found[0].package == KERNEL:
             raise
-        raise _broken(found[0], f"{type(error).__name__}: {error}") from error
+        raise _broken(found[0], *raised(error)) from error
 
 
 def apart(load: Callable[[], Any]) -> Any:
@@ -139,9 +139,20 @@ def broken(kind: str, name: str, source: str, why: str, fix: str = "") -> Machin
     """The error for a plugin that cannot be used."""
     what = f"the {kind} '{name}' of {source} cannot be loaded"
     return MachineError(
-        what, why=why, fix=fix or "reinstall or remove it; `primus plugins` shows the status of all plugins"
+        what, why=why, fix=fix or "correct, reinstall or remove it; `primus plugins` shows the status of all plugins"
     )
 
 
-def _broken(entry: EntryPoint, why: str) -> MachineError:
-    return broken(_kind(entry.group), entry.name, entry.source, why)
+def raised(error: Exception) -> tuple[str, str]:
+    """What importing a plugin raised; and what to correct, where that is in nobody's installed package (else empty)."""
+    from traceback import walk_tb
+
+    files = [(frame.f_code.co_filename, line) for frame, line in walk_tb(error.__traceback__)]
+    file, line = (error.filename or "", error.lineno) if isinstance(error, SyntaxError) else files[-1]
+    installed = file.startswith("<") or {"site-packages", "dist-packages"} & {*file.split("/")}
+    is_ours = file == __file__ or installed or not file
+    return f"{type(error).__name__}: {error}", "" if is_ours else f"correct {file}, line {line}"
+
+
+def _broken(entry: EntryPoint, why: str, fix: str = "") -> MachineError:
+    return broken(_kind(entry.group), entry.name, entry.source, why, fix)

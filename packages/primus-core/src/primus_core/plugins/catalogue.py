@@ -53,8 +53,9 @@ class Plugin(NamedTuple):
         except PrimusError:
             raise
         except Exception as error:  # a plugin's import may raise anything, and must not break Primus
-            why = f"{type(error).__name__}: {error}"
-            raise joined.broken(self.kind.removesuffix("s"), self.name, self.source, why, _fix_of(error)) from error
+            why, fix = joined.raised(error)
+            fix = _fix_of(error) or fix
+            raise joined.broken(self.kind.removesuffix("s"), self.name, self.source, why, fix) from error
 
 
 def _fix_of(error: Exception) -> str:

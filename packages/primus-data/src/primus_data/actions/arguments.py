@@ -34,6 +34,8 @@ __all__ = [
 ]
 
 _UNITS = {"": 1, "k": 10**3, "M": 10**6, "B": 10**9, "G": 10**9, "T": 10**12}
+_REPOSITORY = r"[\w-]+|[\w-]+/[\w.-]+(?<!\.json)(?<!\.model)"
+"""What names a repository of Hugging Face, and no file."""
 
 
 def count(text: str) -> int:
@@ -131,6 +133,8 @@ def require_tokenizer(args: argparse.Namespace, cwd: str) -> tuple[Requirement, 
 def require_model(path: str, cwd: str) -> tuple[Requirement, ...]:
     """The tokenizer's file or folder must be there, if one is named."""
     fix = "correct --tokenizer-model: a file or folder. Primus downloads no tokenizer; `hf download` does"
+    if re.fullmatch(_REPOSITORY, path):
+        fix = f"hf download {path} --include '*token*' --local-dir {path}\nor correct --tokenizer-model"
     return (Requirement("file", os.path.join(cwd, path), fix),) if path else ()
 
 

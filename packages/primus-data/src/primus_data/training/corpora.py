@@ -13,6 +13,7 @@ from typing import Any
 
 from primus_core.plan.plan import Requirement, Step
 from primus_data.training.files import STDLIB
+from primus_machine.errors import suggestion
 from primus_train.backend import BackendCall
 
 __all__ = ["CORPUS", "FOLDER", "Corpus", "Prefixes", "Raw", "Text", "Told", "split_at_blanks"]
@@ -23,6 +24,7 @@ CORPUS = "corpus"
 """The output prefix in it of raw text."""
 Told = Mapping[str, Any]
 """What `samples.Samples.of` reads, without the length and the number of samples."""
+_ALIKE = 0.8
 _CACHE = "export PRIMUS_CACHE, or set data.cache"
 
 
@@ -46,7 +48,8 @@ class Text:
 
     def requires(self) -> tuple[Requirement, ...]:
         """What it is read from, and the cache."""
-        read = [] if self.source == STDLIB else [Requirement("file", self.source, "set data.text to local text")]
+        fix = suggestion(os.path.basename(self.source), (STDLIB,), _ALIKE) or "set data.text to local text"
+        read = [] if self.source == STDLIB else [Requirement("file", self.source, fix)]
         fix = "pip install primus-data, where the training runs"
         module = Requirement("module", "tokenizers", fix)
         return (module, *read, Requirement("folder", self.cache, _CACHE))

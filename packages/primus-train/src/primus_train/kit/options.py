@@ -151,12 +151,12 @@ class _Walk(NamedTuple):
             if fix:
                 return ConfigError(what, where=where, fix=fix, options=options, meant=key), set()
         single = f"did you mean '{meant[0]}'?" if len(meant) == 1 else ""
-        fix = single or (f"set one of {', '.join(meant)}" if meant else "remove it")
+        fix = single or (f"set one of {', '.join(meant)}" if meant else former.instead("train", str(path[-1])))
         why = "" if single else known
         option = self.options.get(meant[0]) if single and options else None
         is_one = option and (option.type == "bool" or not is_alone(where))
         right = f"{'--' * options[0].startswith('--')}{meant[0]}" if is_one else None
-        return ConfigError(what, where=where, why=why, fix=fix, options=options, meant=right), set(meant)
+        return ConfigError(what, where=where, why=why, fix=fix or "remove it", options=options, meant=right), set(meant)
 
     def switched_off(self, name: str) -> str:
         """Return the switch that a name such as `no_rope_fusion` turns off; empty: it is none."""
@@ -187,7 +187,7 @@ class _Walk(NamedTuple):
         if near := "" if beside else nearest(prefix + leaf, self.options, _NEARLY):
             return [near]
         homes = [name for name in self.options if name.rpartition(".")[2] == word]
-        return homes or ([] if prefix and beside else list(filter(None, named.split(", "))))
+        return homes or list(filter(None, named.split(", ")))
 
 
 _NOT = re.compile(r"(?:no|disable|without)[-_]")

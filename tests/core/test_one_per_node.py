@@ -78,7 +78,15 @@ def test_each_of_two_nodes_has_one_rank_and_knows_where_they_meet(
 def test_the_node_whose_only_process_ends_is_the_first_failure(
     primus: Run, site: dict[str, str], tmp_path: Path, do: str, code: int, what: str
 ) -> None:
-    _, second = both(primus, tmp_path, {**site, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}, "--do", do, "--rank", "1")
+    _, second = both(
+        primus,
+        tmp_path,
+        {**site, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())},
+        "--do",
+        do,
+        "--rank",
+        "1",
+    )
     assert second.returncode == code, second.stderr
     assert "first failure rank 1 on node 1" in second.stderr
     assert what in second.stderr
@@ -89,7 +97,15 @@ def test_the_node_whose_only_process_ends_is_the_first_failure(
 def test_a_killed_process_is_the_first_failure_however_quickly_the_other_says_that_it_lost_it(
     primus: Run, site: dict[str, str], tmp_path: Path
 ) -> None:
-    results = both(primus, tmp_path, {**site, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}, "--do", "lose", "--rank", "1")
+    results = both(
+        primus,
+        tmp_path,
+        {**site, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())},
+        "--do",
+        "lose",
+        "--rank",
+        "1",
+    )
     for result in results:
         assert result.returncode == 137, result.stderr
         assert "first failure rank 1 on node 1" in result.stderr

@@ -16,16 +16,9 @@ __all__ = ["get_logger", "hookimpl", "register_subcommand", "register_task"]
 
 
 def __getattr__(name: str) -> "Any":
-    if name == "hookimpl":
-        from primus_core.hooks.specs import hookimpl
+    from importlib import import_module
 
-        return hookimpl
-    if name == "get_logger":
-        from primus_core.logger.logger import get_logger
-
-        return get_logger
-    if name in __all__:
-        from primus_core.plugins.dropped_in import register_task
-
-        return register_task
-    raise AttributeError(f"module 'primus_core' has no attribute '{name}'")
+    if name not in __all__:
+        raise AttributeError(f"module 'primus_core' has no attribute '{name}'")
+    module = {"hookimpl": "hooks.specs", "get_logger": "logger.logger"}.get(name, "plugins.dropped_in")
+    return getattr(import_module(f"primus_core.{module}"), name.replace("subcommand", "task"))

@@ -39,7 +39,7 @@ def of_step(
         return (_by_leaving(first, directory, ends) or first) if first and ends else first
     if ended.silent_s:
         return _of_hang(plan, ended, ends)
-    launcher = _launcher(plan)
+    launcher = launchers.find(plan.worker.launcher) if plan.worker else None
     is_lone = bool(launcher and not launcher.reports)
     process = None
     if step and step.ranks:
@@ -98,10 +98,6 @@ def _by_leaving(first: failure.Failure | None, directory: str, ends: RankEnds) -
         return None
     what = f"{gone.describe(directory)} while others were running; {then}"
     return failure.Failure(gone.rank, 1, what, host=gone.host, node_rank=gone.node_rank, time=gone.time)
-
-
-def _launcher(plan: Plan) -> Launcher | None:
-    return launchers.find(plan.worker.launcher) if plan.worker else None
 
 
 def _signalled(launcher: Launcher, output: str) -> list[Signalled]:

@@ -54,8 +54,7 @@ class Plugin(NamedTuple):
             raise
         except Exception as error:  # a plugin's import may raise anything, and must not break Primus
             why, fix = joined.raised(error)
-            fix = _fix_of(error) or fix
-            raise joined.broken(self.kind.removesuffix("s"), self.name, self.source, why, fix) from error
+            raise joined.broken(self.kind[:-1], self.name, self.source, why, _fix_of(error) or fix) from error
 
 
 def _fix_of(error: Exception) -> str:

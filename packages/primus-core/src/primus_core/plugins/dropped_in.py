@@ -87,7 +87,8 @@ def register_task(name: str, *, scope: Scope = "run") -> Callable[[Function], Fu
 def declared(tree: ast.Module) -> list[tuple[str, str]]:
     """The (name, help) of each task in a file's tree."""
     functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
-    found = [(name, _first_line(f)) for f in functions for d in f.decorator_list if (name := _registered(d))]
+    named = [(name, f) for f in functions for d in f.decorator_list if (name := _registered(d))]
+    found = [(name, (ast.get_docstring(f) or "").partition("\n")[0]) for name, f in named]
     return found + subparsers.declared(tree)
 
 
@@ -101,10 +102,6 @@ def _registered(decorator: ast.expr) -> str:
         if called in _DECORATORS and isinstance(first, ast.Constant) and isinstance(first.value, str)
         else ""
     )
-
-
-def _first_line(function: ast.FunctionDef) -> str:
-    return (ast.get_docstring(function) or "").partition("\n")[0]
 
 
 def load(path: str) -> dict[str, FunctionTask]:

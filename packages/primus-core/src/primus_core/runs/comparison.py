@@ -99,7 +99,8 @@ def _asked(run: Saved) -> dict[Path, Any]:
     found: dict[Path, Any] = {(name,): plan[name] for name in _ASKED if plan.get(name)}
     found |= {("runtime",): _runtime(run)} if ("runtime",) in found else {}
     found |= {(name,): place[name] for name in _PLACED if name in place}
-    found |= {(path.removeprefix("config/"),): sha[:12] for path, sha in run.files.items() if _is_script(path)}
+    scripts = {path: sha for path, sha in run.files.items() if path.startswith(("config/hooks/", "config/patches/"))}
+    found |= {(path.removeprefix("config/"),): sha[:12] for path, sha in scripts.items()}
     return found
 
 
@@ -108,10 +109,6 @@ def _images(a: Saved, b: Saved) -> Iterator[Difference]:
     one, two = (run.environment.get(variables.IMAGE, "") for run in (a, b))
     if one and two and one != two:
         yield Difference("config", "image", one, two)
-
-
-def _is_script(path: str) -> bool:
-    return path.startswith(("config/hooks/", "config/patches/"))
 
 
 def _is_by_nature(path: Path) -> bool:

@@ -82,17 +82,13 @@ def _real(paths: Sequence[str], cwd: str) -> dict[str, str]:
 def _copy(path: str, secrets: Sequence[str]) -> PlannedFile:
     """A copy of a file, with its mode; of one that holds a secret, a link to it."""
     text = _text(path)
-    if _holds_secret(text, secrets):
+    if _PRIVATE_KEY in text or redact_text(text, secrets) != text:
         return _link(path)
     return PlannedFile(f"{_COPIES}{path}", text, path, stat.S_IMODE(os.stat(path).st_mode))
 
 
 def _link(path: str) -> PlannedFile:
     return PlannedFile(f"{_COPIES}{path}", "", path, is_link=True)
-
-
-def _holds_secret(text: str, secrets: Sequence[str]) -> bool:
-    return _PRIVATE_KEY in text or redact_text(text, secrets) != text
 
 
 def _referred(settings: Sequence[str], environ: Mapping[str, str]) -> dict[str, str]:

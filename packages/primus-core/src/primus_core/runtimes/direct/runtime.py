@@ -15,7 +15,7 @@ from primus_core.contracts import launchers
 from primus_core.contracts.launcher import LaunchCall, LaunchPlan
 from primus_core.contracts.launchers import ONE_PER_NODE, SINGLE
 from primus_core.environment import placement, resolve
-from primus_core.plan.plan import Distributed, Step, Variable, Worker
+from primus_core.plan.plan import Distributed, Step, Variable
 from primus_core.plan.programs import RANK, RENDEZVOUS
 from primus_core.plugins.contracts import RuntimeCall, RuntimePlan
 from primus_core.request.arguments import Parser, duration, size, whole_number
@@ -66,7 +66,7 @@ environment: NNODES NODE_RANK GPUS_PER_NODE MASTER_ADDR MASTER_PORT (your values
             place += _numa(facts, 1 if alone else node.gpus_per_node, environ)
         if alone and call.scope == "run" and node.node_rank > 0:
             return RuntimePlan(prepare, place)  # once per run: node 0 does it
-        call_of = LaunchCall(_rank_command(worker), facts, node, environ, call.args.grace_period)
+        call_of = LaunchCall(("-m", RANK, worker.module, *worker.args), facts, node, environ, call.args.grace_period)
         launch = expect(launcher.plan(call_of), LaunchPlan, f"the launcher '{launcher.name}'")
         one = _one_device(facts, environ) if alone and worker.launcher == ONE_PER_NODE else ()
         return RuntimePlan((*prepare, launch.step), (*place, *launch.environment, *one), launch.requires)
@@ -123,10 +123,6 @@ def _seconds(text: str) -> float:
 def _environ(args: argparse.Namespace, facts: Facts) -> dict[str, str]:
     given = resolve.from_options(args.env, facts.environ)
     return {**facts.environ, **{variable.name: variable.value for variable in given}}
-
-
-def _rank_command(worker: Worker) -> tuple[str, ...]:
-    return ("-m", RANK, worker.module, *worker.args)
 
 
 def _one_device(facts: Facts, environ: Mapping[str, str]) -> tuple[Variable, ...]:

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from tests.core.test_trust import STRANGER, give, home, needs_root
 
+from primus_core.errors import RequestError
 from primus_data.training import files
 
 __all__ = ["home"]
@@ -60,7 +61,7 @@ def test_what_is_left_out_of_a_folder_of_text_is_counted_and_named(tmp_path: Pat
 
 def test_a_folder_without_text_says_what_is_in_it(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_bytes(b"\xff")
-    with pytest.raises(SystemExit, match=r"no text in .*; left out: 1 not UTF-8 \(a\.txt\)"):
+    with pytest.raises(RequestError, match=r"no text in .*; left out: 1 not UTF-8 \(a\.txt\)"):
         files.documents(str(tmp_path))
 
 

@@ -128,7 +128,7 @@ def _outcome(
         return next(iter(unwritten), None)
     for one in unwritten:
         get_logger().warning("report_not_written", message=str(one))
-    return _verdict(found)
+    return _verdict(found, folder)
 
 
 def _command(run_dir: str) -> Sequence[str]:
@@ -168,11 +168,11 @@ def _write_report(path: str, found: Cluster) -> None:
     write_atomically(path, redact(_FORMATS[os.path.splitext(path)[1].lower()](found)))
 
 
-def _verdict(found: Cluster) -> PrimusError:
+def _verdict(found: Cluster, folder: str) -> PrimusError:
     """What the run's record says of it: which nodes, and which checks."""
     wrong, listed = ("fail", "failing") if found.failing else ("unknown", "unknown")
     named = [f"{host} ({_listed(_checks(found, host, wrong))})" for host in found.failing or found.unknown]
-    fix = f"the report has a fix for each check; `srun --exclude` takes {listed}_nodes.txt beside it"
+    fix = f"the report has a fix for each check; `srun --exclude` takes {folder}/{listed}_nodes.txt"
     if found.failing:
         return PrimusError(f"preflight: not fit to train: {_listed(named)}", fix=fix)
     if not found.unknown:

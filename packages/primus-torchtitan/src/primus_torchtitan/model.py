@@ -157,7 +157,9 @@ def _check_needed(sizes: Mapping[str, Any], where: _Places) -> None:
             f"the model has no {' and no '.join(missing)}",
             where=where("family"),
             why="a model is a flavor, or has dim, n_layers, n_heads and vocab_size",
-            fix=f"set `model.flavor`, or `model.{missing[0]}`",
+            fix=" and ".join(f"set `model.{name}`" for name in missing)
+            if len(missing) < len(_NEEDED)
+            else "set `model.flavor`",
         )
 
 

@@ -19,6 +19,7 @@ SCHEMA = 3
 _MOST_BYTES = 64 << 20
 _LONGEST, _MOST_NAMED = 60, 3
 """Characters of a value in a message, and parameters."""
+_UNSTEADY = "not steady: "
 _EVER_OTHERS = {"measured", "gpu_watts", "gpu_celsius"}
 """They differ between any two runs."""
 _DESCRIBED = ("device", "clocks", "versions", "machine")
@@ -172,13 +173,15 @@ def differences(a: Mapping[str, Any], b: Mapping[str, Any]) -> list[str]:
         changed = (key for key in sorted({*old, *new} - _EVER_OTHERS) if old.get(key) != new.get(key))
         found += [printable(f"{part}.{key}: {old.get(key)} → {new.get(key)}") for key in changed]
     for name, own, other in (("A", _notes(a), _notes(b)), ("B", _notes(b), _notes(a))):
-        found += [printable(f"note of {name}: {note}") for note in own if note not in other]
+        found += [
+            printable(f"note of {name}: {note}") for note in own if note not in other or note.startswith(_UNSTEADY)
+        ]
     return found
 
 
 def _notes(data: Mapping[str, Any]) -> list[Any]:
     notes, found = data.get("notes"), data.get("steadiness")
-    unsteady = [f"not steady: {found.get('why')}"] if isinstance(found, dict) and found.get("steady") is False else []
+    unsteady = [f"{_UNSTEADY}{found.get('why')}"] if isinstance(found, dict) and found.get("steady") is False else []
     return [*(notes if isinstance(notes, list) else []), *unsteady]
 
 
@@ -191,4 +194,4 @@ def unsteady_cases(data: Mapping[str, Any]) -> dict[str, str]:
         return dict.fromkeys(by_name(data), f"steady: not known: {printable(str(found.get('why')))}")
     cases = found.get("cases")
     known = cases.items() if isinstance(cases, dict) else ()
-    return {printable(name): f"not steady: {printable(str(why))}" for name, why in known}
+    return {printable(name): f"{_UNSTEADY}{printable(str(why))}" for name, why in known}

@@ -25,6 +25,12 @@ _HIDDEN = "==SUPPRESS=="
 """`argparse.SUPPRESS`, without its import."""
 
 
+class _Given(str):
+    """A text that knows its file and line: `environment.resolve` names them."""
+
+    where = ""
+
+
 def apply_defaults(parser: Parser, section: Document) -> tuple[str, ...]:
     """Make the values in `section` the defaults of the long options of the same names (`-` for `_`).
 
@@ -167,6 +173,9 @@ class _Setting:
                 why=f"known: {', '.join(known)}",
                 fix=suggestion(text, known) or "use one of them",
             )
+        if type(converted) is str:
+            converted = _Given(converted)
+            converted.where = self.where
         return converted
 
     def _whole(self, action: argparse.Action, text: str) -> str:

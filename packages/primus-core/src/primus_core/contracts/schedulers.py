@@ -91,13 +91,9 @@ def _require_those_of(environ: Mapping[str, str]) -> None:
 def notes(facts: Facts) -> tuple[str, ...]:
     """Notes on CPUs that the job has and this process may not use, and on schedulers that are broken."""
     here = started(facts.environ) if facts.host.is_here else None
-    narrowed = here.narrowed(facts.cpu_count, facts.environ) if here and _is_bound(facts) else ""
+    is_bound = facts.cpu_count < facts.host.online_cpus()  # a scheduler may count more than there are
+    narrowed = here.narrowed(facts.cpu_count, facts.environ) if here and is_bound else ""
     return tuple(filter(None, (narrowed, *_left_out)))
-
-
-def _is_bound(facts: Facts) -> bool:
-    """Whether this process may not use all CPUs of the machine. A scheduler may count more than there are."""
-    return facts.cpu_count < facts.host.online_cpus()
 
 
 def launch(nodes: object) -> str:

@@ -56,7 +56,8 @@ _READ_FIRST = frozenset({GPU_MODEL})
 FAMILIES = (
     *("NCCL_", "RCCL_", "GLOO_", "UCX_", "IONIC_", "HSA_", "HIP_", "HIPBLASLT_", "ROCR_", "ROCBLAS_", "ROCM_", "AMD_"),
     *("MIOPEN_", "TENSILE_", "GPU_", "CUDA_", "CUBLAS_", "CUDNN_", "TORCH", "PYTORCH_", "TRITON_", "NVTE_", "XLA_"),
-    *("JAX_", "TF_", "OMP_", "MKL_", "KMP_", "OPENBLAS_", "MALLOC_", "HF_", "TOKENIZERS_", "PRIMUS_", "LD_PRELOAD"),
+    *("JAX_", "TF_CPP_", "TF_GPU_", "TF_XLA_", "OMP_", "MKL_", "KMP_", "OPENBLAS_", "MALLOC_", "HF_", "TOKENIZERS_"),
+    *("PRIMUS_", "LD_PRELOAD"),
 )
 """Beginnings of the names of variables that change what a run does or how fast it is."""
 OF_SYSTEM = frozenset({"LD_PRELOAD", "CUDA_HOME", "CUDA_PATH", "HIP_PATH", "ROCM_HOME", "ROCM_PATH", "TORCH_HOME"})
@@ -120,7 +121,10 @@ def from_options(options: Sequence[str], environ: Mapping[str, str]) -> tuple[Va
             found += _file(path, environ)
     for option in options:
         with mistakes:
-            found += [] if option in files else [_variable(option, environ, "--env", "--env")]
+            where = getattr(option, "where", "")  # of primus.yaml
+            found += (
+                [] if option in files else [_variable(option, environ, f"--env {where}".rstrip(), where or "--env")]
+            )
     mistakes.refuse()
     return tuple(found)
 

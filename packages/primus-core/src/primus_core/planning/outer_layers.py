@@ -61,7 +61,8 @@ def plan(request: Request, host: HostRoot, catalogue: Catalogue, inner_plan: Pla
     rest = _timed(_held(runtime, layer, rest), getattr(args, "rendezvous_timeout", None))
     options = _laid(resolve.from_options(getattr(args, "env", []), host.environ), host)
     names = [word for name in dict.fromkeys(v.name for v in options) for word in ("--env", name)]
-    looked = _preflight_words(_preflight(args, runtime, request, catalogue))
+    chosen = _preflight(args, runtime, request, catalogue)
+    looked = () if not chosen else ("--no-preflight",) if chosen == NO_PREFLIGHT else (f"--preflight={chosen}",)
     first = rest[0]._replace(words=(*names, *looked, *rest[0].words))
     inner_request = request._replace(layers=(first, *rest[1:]))
     inner = inner_plan(_for_planning(inner_request, args), _there(runtime, args, host, options))
@@ -159,11 +160,6 @@ def clean(asked: Request, host: HostRoot, catalogue: Catalogue) -> int | None:
         return None
     args = parsed(cast("OuterRuntime", runtime), layer, catalogue)
     return runtime.clean(args, host, dry_run=args.dry_run or asked.dry_run) if args.clean else None
-
-
-def _preflight_words(chosen: str) -> tuple[str, ...]:
-    """The option for a layer inside."""
-    return () if not chosen else ("--no-preflight",) if chosen == NO_PREFLIGHT else (f"--preflight={chosen}",)
 
 
 def _preflight(args: argparse.Namespace, runtime: OuterRuntime, request: Request, catalogue: Catalogue) -> str:

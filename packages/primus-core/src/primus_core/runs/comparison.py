@@ -162,7 +162,10 @@ def _environments(a: Saved, b: Saved) -> list[dict[str, str]]:
     if _runtime(a) == _runtime(b):
         return found
     planned = {str(variable["name"]) for run in (a, b) for variable in run.plan.get("environment") or ()}
-    found = [{k: v for k, v in one.items() if k in planned or _changes_runs(k)} for one in found]
+    found = [
+        {k: v for k, v in one.items() if k in planned or (k.startswith(FAMILIES) and k not in OF_SYSTEM)}
+        for one in found
+    ]
     chosen = [variables_of(run, "network") for run in (a, b)]  # what follows from where a run's nodes stand
     by_nature = {
         k for k in chosen[0] | chosen[1] if all(k in by for one, by in zip(found, chosen, strict=True) if k in one)
@@ -173,10 +176,6 @@ def _environments(a: Saved, b: Saved) -> list[dict[str, str]]:
 def variables_of(run: Saved, origin: str) -> set[str]:
     """The variables that a run's plan has from there."""
     return {str(variable["name"]) for variable in run.plan.get("environment") or () if variable.get("origin") == origin}
-
-
-def _changes_runs(name: str) -> bool:
-    return name.startswith(FAMILIES) and name not in OF_SYSTEM
 
 
 def _environment(run: Saved) -> dict[str, str]:

@@ -83,8 +83,9 @@ def documents(source: str) -> tuple[list[Text], LeftOut]:
         read.add(place)
         texts.append((path.name, text))
     if not texts:
-        what = f"no text in {root}: looked for {', '.join(sorted(SUFFIXES))} up to {LARGEST_FILE} bytes"
-        raise SystemExit(f"{what}{'; left out: ' if left_out.names else ''}{left_out}")
+        what = f"no text in {root}{'; left out: ' if left_out.names else ''}{left_out}"
+        why = f"looked for {', '.join(sorted(SUFFIXES))} up to {LARGEST_FILE} bytes"
+        raise RequestError(what, why=why, fix="set data.text to a folder with text in UTF-8")
     return texts, left_out
 
 
@@ -158,7 +159,7 @@ def main(description: str, write: Write, kind: str, argv: list[str] | None = Non
         parser.exit(failure.exit_code, as_line(failure))
     except KeyboardInterrupt:  # whoever started this says so
         parser.exit(INTERRUPTED)
-    except RequestError as error:  # prepared by somebody else, in a cache that others can write to
+    except RequestError as error:  # no text, too little of it, or prepared by somebody else
         parser.exit(error.exit_code, as_line(error))
 
 

@@ -27,6 +27,7 @@ class Samples:
         Raises:
             PrimusError: files are missing or damaged, or have fewer samples than asked for.
         """
+        self.name = "validation data" if part else "data"
         self.data = [Indexed(prefix) for _, prefix in blend]
         weights = None if blend[0][0] is None else [float(weight or 0) for weight, _ in blend]
         each = [asked] if len(blend) == 1 else _each(weights, asked, len(blend))

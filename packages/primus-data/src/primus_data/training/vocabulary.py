@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from primus_core.errors import RequestError
+
 __all__ = ["trained"]
 
 
@@ -22,8 +24,8 @@ def trained(texts: list[str], size: int, special: tuple[str, ...] = ()) -> Any:
     )
     tokenizer.train_from_iterator(texts, trainer)
     if tokenizer.get_vocab_size() != size:
-        raise SystemExit(
-            f"the text gives {tokenizer.get_vocab_size()} tokens, not {size}: "
-            f"use more text, or data.vocab_size={tokenizer.get_vocab_size()}"
+        raise RequestError(
+            f"the text gives {tokenizer.get_vocab_size()} tokens, not {size}",
+            fix=f"use more text, or data.vocab_size={tokenizer.get_vocab_size()}",
         )
     return tokenizer

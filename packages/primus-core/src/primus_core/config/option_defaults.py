@@ -26,9 +26,7 @@ _HIDDEN = "==SUPPRESS=="
 
 
 class _Given(str):
-    """A text that knows its file and line: `environment.resolve` names them."""
-
-    where = ""
+    where = ""  # its file and line, which `environment.resolve` names
 
 
 def apply_defaults(parser: Parser, section: Document) -> tuple[str, ...]:

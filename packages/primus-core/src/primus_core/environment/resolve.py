@@ -122,9 +122,8 @@ def from_options(options: Sequence[str], environ: Mapping[str, str]) -> tuple[Va
     for option in options:
         with mistakes:
             where = getattr(option, "where", "")  # of primus.yaml
-            found += (
-                [] if option in files else [_variable(option, environ, f"--env {where}".rstrip(), where or "--env")]
-            )
+            origin = f"--env {where}".rstrip()
+            found += [] if option in files else [_variable(option, environ, origin, where or "--env")]
     mistakes.refuse()
     return tuple(found)
 

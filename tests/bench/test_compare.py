@@ -74,6 +74,17 @@ def test_the_directory_of_a_run_stands_for_the_result_in_it(primus: Run, tmp_pat
     assert (refused.returncode, "fix: name one: gemm.json, io.json" in refused.stderr) == (2, True)
 
 
+def test_that_both_were_not_steady_is_shown_of_both(primus: Run, tmp_path: Path) -> None:
+    before, after = _result(tmp_path / "a.json"), _result(tmp_path / "b.json", 1.5)
+    for path in (before, after):
+        data = json.loads(Path(path).read_text(encoding="utf-8"))
+        Path(path).write_text(json.dumps({**data, "steadiness": {"steady": False, "why": "heat"}}), encoding="utf-8")
+    done = primus("bench", "compare", before, after)
+    assert [line for line in done.stdout.splitlines() if "heat" in line] == [
+        "note of A: not steady: heat", "note of B: not steady: heat"
+    ]  # fmt: skip
+
+
 def test_a_note_that_only_one_result_has_is_shown(primus: Run, tmp_path: Path) -> None:
     before, after = _result(tmp_path / "a.json"), _result(tmp_path / "b.json", 1.5)
     for path, notes in ((before, ["both"]), (after, ["both", "the latency was not steady"])):

@@ -246,7 +246,9 @@ def test_several_nodes_need_a_place_to_meet(primus: Run) -> None:
 def test_the_options_of_direct_in_primus_yaml_count_and_a_misspelt_one_is_refused(primus: Run, tmp_path: Path) -> None:
     file = tmp_path / "primus.yaml"
     file.write_text("direct: {env: [SITE=1]}\n", encoding="utf-8")
-    assert "SITE=1 " in primus("env", "show", cwd=tmp_path).stdout
+    shown = primus("env", "show", cwd=tmp_path).stdout
+    assert "SITE=1 " in shown
+    assert f"{file}:1" in shown
     file.write_text("direct: {numaa: true}\n", encoding="utf-8")
     result = primus("env", "show", cwd=tmp_path)
     assert result.returncode == 2

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 from tests.core.test_trust import STRANGER, give, home, needs_root
 
 from primus_core.errors import RequestError
-from primus_data.training import files
+from primus_data.training import files, prepare
 
 __all__ = ["home"]
 
@@ -63,6 +64,16 @@ def test_a_folder_without_text_says_what_is_in_it(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_bytes(b"\xff")
     with pytest.raises(RequestError, match=r"no text in .*; left out: 1 not UTF-8 \(a\.txt\)"):
         files.documents(str(tmp_path))
+
+
+def test_too_little_text_says_which_vocabulary_it_gives(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["--source", str(folder_of_text(tmp_path)), "--vocab-size", "2048", "--cache", str(tmp_path / "cache")]
+    with pytest.raises(SystemExit) as ended:
+        files.main("x", prepare.write, "kind", [*words, "--out", str(tmp_path / "out")])
+    assert ended.value.code == 2
+    assert re.search(
+        r"error: the text gives (\d+) tokens, not 2047\n  fix: .*data.vocab_size=\1", capsys.readouterr().err
+    )
 
 
 @needs_root

@@ -50,6 +50,7 @@ _REFUSED = {
 _PARSABLE, _KILL = "--parsable", "kill-on-bad-exit"
 """Look-alikes of sbatch do not know it, and submit without it."""
 _APPEND = "--open-mode=append"
+_ADVICE = "if `sinfo` fails here, too, this machine has no Slurm that is set up: run it on one that has"
 _REFUSALS = (1, 126, 127, 255)
 """Exit codes of srun and sbatch that are Slurm's, where no task has begun."""
 # Options by srun's variables (`SLURM_NPROCS`); others give way to Primus's own options.
@@ -259,6 +260,7 @@ def _srun(call: OuterCall, asked: _Asked) -> OuterPlan:
         ("srun", *flags, *words),
         call.facts.cwd,
         kind="worker",
+        advice=_ADVICE,
         stop=(*ends, "step", "TERM"),  # srun itself would kill the ranks at once
         cleanup=(*ends, "step" if asked.in_job or "jobid" in asked.values else "job"),  # where srun was killed
         scheduler=SchedulerStep(
@@ -342,7 +344,7 @@ def _sbatch(call: OuterCall, asked: _Asked) -> OuterPlan:
     flags = _flags(own, asked)
     script = PlannedFile(SCRIPT, _script(call, moves="chdir" not in asked.values))
     argv = ("sbatch", *flags, f"{place.directory}/{SCRIPT}")
-    submit = Step("sbatch", argv, call.facts.cwd, kind="submit", scheduler=SchedulerStep("slurm"),
+    submit = Step("sbatch", argv, call.facts.cwd, kind="submit", scheduler=SchedulerStep("slurm"), advice=_ADVICE,
                   refusals=_REFUSALS, added=_added(own, asked))  # fmt: skip
     watch = (call.facts.python, "-m", "primus_slurm.follow", place.directory)
     follow = [Step("follow", watch, call.facts.cwd, kind="worker")] if call.args.follow else []

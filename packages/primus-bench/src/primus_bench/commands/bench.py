@@ -130,7 +130,7 @@ def _compare(args: Namespace) -> int:
         rows = [row.to_dict() for row in found]
         _print_json({"tolerance": args.tolerance, "cases": rows, "differences": others})
     else:
-        sys.stdout.write(_table(found) + "".join(f"\nalso different: {line}" for line in others) + "\n")
+        sys.stdout.write(_table(found) + "".join(f"\nalso: {line}" for line in others) + "\n")
     return int(any(row.is_regression for row in found))
 
 

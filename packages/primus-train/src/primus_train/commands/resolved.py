@@ -112,7 +112,12 @@ def plan_launch(args: argparse.Namespace, facts: Facts, *, anew: bool = False) -
 
 def diff(args: argparse.Namespace) -> int:
     """What is not equal, with the places of both."""
-    first, second = (_rows(resolve_file(path, args)[0]) for path in (args.first, args.second))
+    found = {path: resolve_file(path, args) for path in (args.first, args.second)}
+    machines = {path: on for path, (_, _, on) in found.items()}
+    if len({*machines.values()}) > 1:
+        each = ", ".join(f"{path} for {on}" for path, on in machines.items())
+        sys.stderr.write(f"note: resolved for different machines: {each}; --gpu resolves both for one\n")
+    first, second = (_rows(found[path][0]) for path in (args.first, args.second))
     differing = {
         key: (first.get(key), second.get(key))
         for key in (*first, *(key for key in second if key not in first))

@@ -117,7 +117,7 @@ def test_a_task_on_four_ranks_of_two_nodes_writes_one_file(primus: Run, reader: 
         (node, 2 * node + local, level) for node in (0, 1) for local in (0, 1) for level in ("info", "warning")
     ]
     assert {line["run"] for line in lines(run)} == {"shared"}
-    everything = "".join(path.read_text() for path in run.glob("logs/*")) + nodes[0].stderr + nodes[1].stderr
+    everything = "".join(path.read_text() for path in run.glob("logs/*.*")) + nodes[0].stderr + nodes[1].stderr
     assert "correct-horse" not in everything
     assert len(re.findall("^shard opened", nodes[0].stderr, re.M)) == 1, "of rank 0, as all that it prints"
     assert not re.search("shard opened", nodes[1].stderr)

@@ -339,7 +339,19 @@ class running_mine:  # noqa: N801  # it is used as a function
         self.process.wait(timeout=60)
 
 
-@pytest.mark.parametrize("other", [{"host": "elsewhere"}, {"namespace": "pid:[1]"}, {"boot": "x"}, {"began": 1}])
+@pytest.mark.torch
+@pytest.mark.full
+def test_stop_signals_no_process_that_has_only_the_number_of_the_runs(primus: Run, tmp_path: Path) -> None:
+    with subprocess.Popen(["sleep", "600"]) as bystander:
+        run = make(tmp_path / "output", "x_2030_01_01_000000", metadata={"status": "started", "pid": bystander.pid})
+        Lease.take(str(run), HostRoot(), user="x", job={})
+        became(run, 1, pid=bystander.pid, began=1)
+        done = primus("stop", str(run), "--timeout", "1")
+        assert bystander.poll() is None, done.stderr
+        bystander.kill()
+
+
+@pytest.mark.parametrize("other", [{"host": "elsewhere"}, {"namespace": "pid:[1]"}, {"boot": "x"}])
 @pytest.mark.torch
 @pytest.mark.full
 def test_stop_signals_no_process_that_is_not_provably_the_runs(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
@@ -156,7 +155,8 @@ def choose(
 
 def _split(text: str) -> list[str]:
     """Return the layouts in one word of the shell: `"tp=2 pp=2"` are two, `"tp=2, pp=2"` is one."""
-    return re.sub(r"\s*,\s*", ",", text).split() or [text]
+    joined = ",".join(part.strip() for part in text.split(","))
+    return joined.split() or [text]
 
 
 def has_own(words: Sequence[str]) -> bool:

@@ -79,7 +79,7 @@ def _without_framework(args: argparse.Namespace) -> RequestError:
     word = args.to.strip("=").removeprefix("v")
     is_version = word[:1].isdigit()
     try:
-        found = re.search(r"^\s*framework:\s*['\"]?(\w+)", bounds.text_of(args.file), re.M) if is_version else None
+        found = re.search(r"^ *framework: *['\"]?(\w+)", bounds.text_of(args.file), re.M) if is_version else None
     except (OSError, UnicodeDecodeError):
         found = None
     backend = found[1] if found else ""

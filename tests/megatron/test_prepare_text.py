@@ -70,5 +70,5 @@ def test_text_is_prepared_once_and_validation_is_held_out(tmp_path: Path) -> Non
 def test_a_folder_without_text_says_what_was_looked_for(tmp_path: Path) -> None:
     (tmp_path / "text").mkdir()
     asked = prepare(tmp_path)
-    assert asked.returncode == 1
+    assert asked.returncode == 2
     assert "no text in" in asked.stderr

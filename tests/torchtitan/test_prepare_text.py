@@ -111,7 +111,7 @@ def test_too_little_text_is_an_error_that_says_so(tmp_path: Path) -> None:
     done = subprocess.run(
         command(source, tmp_path / "cache", tmp_path / "out", 50_000), capture_output=True, text=True, check=False
     )
-    assert done.returncode == 1
+    assert done.returncode == 2
     assert "use more text, or data.vocab_size=" in done.stderr
     assert not list((tmp_path / "cache").iterdir()), "nothing half-made stays"
 

@@ -174,7 +174,7 @@ def differences(a: Mapping[str, Any], b: Mapping[str, Any]) -> list[str]:
         found += [printable(f"{part}.{key}: {old.get(key)} → {new.get(key)}") for key in changed]
     for name, own, other in (("A", _notes(a), _notes(b)), ("B", _notes(b), _notes(a))):
         found += [
-            printable(f"note of {name}: {note}") for note in own if note not in other or note.startswith(_UNSTEADY)
+            printable(f"note of {name}: {note}") for note in own if note not in other or str(note).startswith(_UNSTEADY)
         ]
     return found
 

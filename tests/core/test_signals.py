@@ -238,13 +238,24 @@ def test_what_was_ignored_at_the_start_stays_ignored_in_the_worker(
         )
 
 
+def test_a_program_that_is_no_python_gets_the_signals_that_python_ignores(
+    primus: Callable[..., subprocess.CompletedProcess[str]], project: Path
+) -> None:
+    script = project / "signals.sh"
+    script.write_text("#!/bin/sh\ngrep SigIgn /proc/$$/status\n")
+    script.chmod(0o755)
+    done = primus("direct", "--patch", str(script), "--", "behave", "ok", cwd=project)
+    ignored = int(re.findall(r"SigIgn:\t(\w+)", done.stderr)[0], 16)
+    assert not [one for one in (signal.SIGPIPE, signal.SIGXFSZ) if ignored & 1 << one - 1]
+
+
 def test_a_closed_terminal_ends_no_run_that_was_started_with_nohup(start: Start, project: Path) -> None:
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:
         process = start("--", "behave", "wait")
     finally:
         signal.signal(signal.SIGHUP, before)
-    [keeper] = children(process.pid)
+    [keeper] = filter(children, children(process.pid))  # a plugin's process has none
     [worker] = children(keeper)
     for pid in (process.pid, keeper, worker):
         os.kill(pid, signal.SIGHUP)
@@ -267,7 +278,7 @@ def test_torchrun_handles_no_signal_that_is_ignored(
 
 def test_killing_the_keeper_ends_the_run(start: Start) -> None:
     process = start("--", "behave", "family")
-    [keeper] = children(process.pid)
+    [keeper] = filter(children, children(process.pid))  # a plugin's process has none
     os.kill(keeper, signal.SIGKILL)
     assert ended(process)[0] == 137
 
@@ -275,7 +286,7 @@ def test_killing_the_keeper_ends_the_run(start: Start) -> None:
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
 def test_a_signal_to_the_keeper_is_passed_on(start: Start, number: int, code: int) -> None:
     process = start("--", "behave", "wait")
-    [keeper] = children(process.pid)
+    [keeper] = filter(children, children(process.pid))  # a plugin's process has none
     os.kill(keeper, number)
     assert ended(process)[0] == code
 
@@ -298,7 +309,7 @@ def test_killing_the_keeper_ends_the_run_and_its_python_hooks_hear_of_it(start: 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGKILL, 137), (signal.SIGTERM, 143), (signal.SIGINT, 130)])
 def test_a_signal_to_the_worker_is_its_exit_code(start: Start, number: int, code: int) -> None:
     process = start("--", "behave", "family")
-    [keeper] = children(process.pid)
+    [keeper] = filter(children, children(process.pid))  # a plugin's process has none
     [worker] = children(keeper)
     os.kill(worker, number)
     assert ended(process)[0] == code

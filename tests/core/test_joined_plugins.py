@@ -172,6 +172,7 @@ def test_one_that_cannot_be_imported_is_named_with_its_package(primus: Run, proj
     result = primus(*words, env={"PYTHONPATH": site}, cwd=project)
     assert result.returncode == 3
     assert f"the {kind} 'odd' of odd 1.0 cannot be loaded\n  why: ModuleNotFoundError: No module named" in result.stderr
+    assert re.search(r"fix: correct \S+/odd\.py, line 1\n", result.stderr)
 
 
 def test_actions_of_config_that_cannot_be_joined_break_no_others(primus: Run, project: Path) -> None:

@@ -41,6 +41,7 @@ def said(text: str) -> Roll:
 
 def both(primus: Run, folder: Path, env: dict[str, str], *words: str) -> list[Result]:
     """Two nodes that share a run directory, each started by hand, at once."""
+    env = {"MASTER_PORT": str(free_port()), **env}
     node = {**env, "NNODES": "2", "PRIMUS_RUN_DIR": str(folder / "output/rank_report"), "PRIMUS_RUN_ID": "rank_report"}
     with ThreadPoolExecutor(2) as pool:
         return list(
@@ -78,15 +79,7 @@ def test_each_of_two_nodes_has_one_rank_and_knows_where_they_meet(
 def test_the_node_whose_only_process_ends_is_the_first_failure(
     primus: Run, site: dict[str, str], tmp_path: Path, do: str, code: int, what: str
 ) -> None:
-    _, second = both(
-        primus,
-        tmp_path,
-        {**site, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())},
-        "--do",
-        do,
-        "--rank",
-        "1",
-    )
+    _, second = both(primus, tmp_path, {**site, "MASTER_ADDR": "127.0.0.1"}, "--do", do, "--rank", "1")
     assert second.returncode == code, second.stderr
     assert "first failure rank 1 on node 1" in second.stderr
     assert what in second.stderr
@@ -97,15 +90,7 @@ def test_the_node_whose_only_process_ends_is_the_first_failure(
 def test_a_killed_process_is_the_first_failure_however_quickly_the_other_says_that_it_lost_it(
     primus: Run, site: dict[str, str], tmp_path: Path
 ) -> None:
-    results = both(
-        primus,
-        tmp_path,
-        {**site, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())},
-        "--do",
-        "lose",
-        "--rank",
-        "1",
-    )
+    results = both(primus, tmp_path, {**site, "MASTER_ADDR": "127.0.0.1"}, "--do", "lose", "--rank", "1")
     for result in results:
         assert result.returncode == 137, result.stderr
         assert "first failure rank 1 on node 1" in result.stderr

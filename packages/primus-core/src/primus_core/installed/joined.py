@@ -144,14 +144,14 @@ def broken(kind: str, name: str, source: str, why: str, fix: str = "") -> Machin
 
 
 def raised(error: Exception) -> tuple[str, str]:
-    """What importing a plugin raised; and what to correct, where that is in nobody's installed package (else empty)."""
+    """What importing a plugin raised, and which line to correct; empty: it is one of an installed package."""
     from traceback import walk_tb
 
     files = [(frame.f_code.co_filename, line) for frame, line in walk_tb(error.__traceback__)]
     file, line = (error.filename or "", error.lineno) if isinstance(error, SyntaxError) else files[-1]
-    installed = file.startswith("<") or {"site-packages", "dist-packages"} & {*file.split("/")}
-    is_ours = file == __file__ or installed or not file
-    return f"{type(error).__name__}: {error}", "" if is_ours else f"correct {file}, line {line}"
+    is_installed = file[:1] in ("", "<") or {"site-packages", "dist-packages"} & {*file.split("/")}
+    fix = "" if is_installed or file == __file__ else f"correct {file}, line {line}"
+    return f"{type(error).__name__}: {error}", fix
 
 
 def _broken(entry: EntryPoint, why: str, fix: str = "") -> MachineError:

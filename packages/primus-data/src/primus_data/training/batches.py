@@ -36,9 +36,6 @@ class Batches:
         if len(samples) < self.at_once:
             raise MachineError(
                 f"the {samples.name} have {len(samples)} samples, and all ranks take {self.at_once} at a time",
-                why=""
-                if samples.name == "data"
-                else "validation reads the second part of data.split, or data.valid_data_path",
                 fix="use more text, shorter samples, or smaller batches",
             )
 

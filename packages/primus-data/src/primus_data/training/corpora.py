@@ -24,7 +24,6 @@ CORPUS = "corpus"
 """The output prefix in it of raw text."""
 Told = Mapping[str, Any]
 """What `samples.Samples.of` reads, without the length and the number of samples."""
-_ALIKE = 0.8
 _CACHE = "export PRIMUS_CACHE, or set data.cache"
 
 
@@ -48,7 +47,7 @@ class Text:
 
     def requires(self) -> tuple[Requirement, ...]:
         """What it is read from, and the cache."""
-        fix = suggestion(os.path.basename(self.source), (STDLIB,), _ALIKE) or "set data.text to local text"
+        fix = suggestion(os.path.basename(self.source), (STDLIB,), alike=0.8) or "set data.text to local text"
         read = [] if self.source == STDLIB else [Requirement("file", self.source, fix)]
         fix = "pip install primus-data, where the training runs"
         module = Requirement("module", "tokenizers", fix)

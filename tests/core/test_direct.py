@@ -58,6 +58,16 @@ def test_the_printed_command_pasted_into_a_shell_does_the_same(primus: Run, proj
     assert shlex.split(line)[-len(words) :] == words
 
 
+def test_a_last_line_without_an_end_is_shown_and_logged(primus: Run, project: Path) -> None:
+    (project / "my_tasks.py").write_text(
+        "import os\nfrom primus_core import register_task\n@register_task('cut')\n"
+        "def cut(call):\n    os.write(1, b'the last wor')\n    os._exit(0)\n"
+    )
+    result = primus("direct", "--single", "--", "cut", cwd=project)
+    assert (result.returncode, result.stdout) == (0, "the last wor")
+    assert (run_of(project, "cut") / "logs/rank_0.log").read_text() == "the last wor"
+
+
 @pytest.mark.parametrize(("words", "code"), [(("exit", "7"), 7), (("signal", "9"), 137), (("signal", "15"), 143)])
 def test_the_tasks_own_exit_code_comes_back(primus: Run, project: Path, words: tuple[str, ...], code: int) -> None:
     result = primus("direct", "--", "behave", *words, cwd=project)

@@ -22,7 +22,7 @@ from primus_core.journal.metrics import Metrics, append
 
 @register_task("steps")
 def steps(call):
-    "steps TOTAL FAIL_AT[,FAIL_AT...]: the nth start fails after that step; - fails at once, hang hangs."
+    "steps TOTAL FAIL_AT[,FAIL_AT...]: the nth start fails after that step; - fails at once, hang hangs, talk takes long."
     run = pathlib.Path(call.run_dir)
     starts = len(list(run.glob("start*"))) + 1
     (run / f"start{starts}").touch()
@@ -32,6 +32,10 @@ def steps(call):
         raise RequestError("this layout cannot be")
     if fail == "-":
         raise ValueError(f"start {starts} fails at once")
+    if fail == "talk":
+        for _ in range(60):
+            print("still here", flush=True)
+            time.sleep(0.1)
     if fail == "hang":
         print("quiet from now on", flush=True)
         time.sleep(600)
@@ -132,6 +136,12 @@ def test_a_rank_that_hangs_is_ended_and_named(primus: Run, folder: Path) -> None
     assert (folder / log).exists()
     assert metadata(run_of(folder, "steps"))["first_failure"]["what"].startswith("hung")
     assert "first failure" not in result.stderr
+
+
+@pytest.mark.full
+def test_a_rank_that_prints_does_not_hang_however_long_it_takes(primus: Run, folder: Path) -> None:
+    result = primus("direct", "--hang-timeout", "4", "--", "steps", "3", "talk", cwd=folder)
+    assert result.returncode == 0, result.stderr
 
 
 @pytest.mark.full

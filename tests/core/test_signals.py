@@ -337,6 +337,20 @@ def test_a_daemon_that_ignores_sigterm_is_killed(
     assert primus("direct", "--", "leave", cwd=project, timeout=60).returncode == 0
 
 
+def test_a_process_that_blocks_sigterm_does_not_outlive_its_worker(start: Start, project: Path) -> None:
+    (project / "my_tasks.py").write_text(
+        "import signal, subprocess, time\nfrom primus_core import register_task\n@register_task('leave')\n"
+        "def leave(call):\n"
+        "    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])\n"
+        "    subprocess.Popen(['sleep', '600'])\n"
+        "    signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGTERM])\n"
+        "    print('ready', flush=True)\n    time.sleep(600)\n"
+    )
+    process = start("--single", "--grace-period", "300", "--", "leave")
+    process.send_signal(signal.SIGTERM)
+    assert ended(process)[0] == 143
+
+
 def test_a_signal_before_anything_has_started_is_no_traceback(clean_environ: dict[str, str], project: Path) -> None:
     command = [str(Path(sys.executable).with_name("primus")), "direct", "--", "behave", "wait"]
     for delay in (0.0, 0.03, 0.06, 0.1):

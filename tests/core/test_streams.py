@@ -191,6 +191,16 @@ def test_each_rank_has_two_named_pipes_and_nothing_is_left_of_them() -> None:
     assert not Path(pipes.folder).exists()
 
 
+def test_of_the_ranks_that_say_that_they_end_those_have_failed_that_leave_a_record() -> None:
+    pipes = RankPipes(range(3))
+    try:
+        for name in ("0.left", "1.left", "rank_1.json"):
+            Path(pipes.folder, name).touch()
+        assert pipes.ends() == {0: False, 1: True}
+    finally:
+        pipes.close()
+
+
 def test_what_a_traced_script_says_is_hidden_only_where_its_name_is_a_secrets() -> None:
     mask = Mask(())
     assert mask(b"+ echo env.HF_TOKEN=abc env.LR=3") == b"+ echo env.HF_TOKEN=<secret> env.LR=3"

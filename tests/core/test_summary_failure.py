@@ -186,6 +186,8 @@ def test_any_exit_code_can_be_reported(code: int) -> None:
 def test_the_signal_that_ended_the_launcher_is_named() -> None:
     killed = failure.of_process(137, "node-1", 1, None)
     assert "the launcher was ended by SIGKILL" in block(killed, 137)
+    assert killed
+    assert killed.rank == -1, "no rank"
     assert failure.of_process(255, "node-1", 1, None) is None
 
 

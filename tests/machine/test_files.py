@@ -12,7 +12,15 @@ from pathlib import Path
 import pytest
 from tests.conftest import wait_until
 
-from primus_machine.files.atomic import create, link_atomically, open_to_append, read_regular, staged, write_atomically
+from primus_machine.files.atomic import (
+    create,
+    link_atomically,
+    open_to_append,
+    read_regular,
+    regular,
+    staged,
+    write_atomically,
+)
 
 
 def test_a_file_is_written_and_replaced(tmp_path: Path) -> None:
@@ -129,6 +137,7 @@ def test_a_log_goes_through_a_link_of_ones_own_and_through_no_strangers(tmp_path
     (tmp_path / "log").write_text("")
     os.symlink("log", tmp_path / "own")
     os.write(descriptor := open_to_append(str(tmp_path / "own")), b"x")
+    assert os.get_blocking(descriptor), "a writer waits for a disk that is slow"
     os.close(descriptor)
     assert (tmp_path / "log").read_text() == "x"
     os.mkfifo(tmp_path / "fifo")
@@ -145,3 +154,8 @@ def test_what_is_no_regular_file_is_not_read_and_not_waited_for(tmp_path: Path) 
     for name in ("fifo", "link"):
         with pytest.raises(OSError, match=r"regular file|symbolic links"):
             read_regular(str(tmp_path / name))
+
+
+def test_a_file_that_is_missing_is_called_missing(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError), open(tmp_path / "file", opener=regular):
+        pass

@@ -52,14 +52,14 @@ def become_subreaper() -> None:
     """Orphans among this process's descendants become its children, not init's (Linux)."""
     import ctypes  # the standard library has no prctl
 
-    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1)
 
 
 def end_with_parent() -> None:
     """In a new process: get SIGTERM when the one that started it ends, even by SIGKILL."""
     import ctypes
 
-    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
 @contextmanager
@@ -67,13 +67,13 @@ def subreaper() -> Iterator[None]:
     """The same for a while. What was adopted until then stays this process's child."""
     import ctypes
 
-    prctl, before = ctypes.CDLL(None, use_errno=True).prctl, ctypes.c_int()
-    prctl(_PR_GET_CHILD_SUBREAPER, ctypes.byref(before), 0, 0, 0)
-    prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    prctl, before = ctypes.CDLL(None).prctl, ctypes.c_int()
+    prctl(_PR_GET_CHILD_SUBREAPER, ctypes.byref(before))
+    prctl(_PR_SET_CHILD_SUBREAPER, 1)
     try:
         yield
     finally:
-        prctl(_PR_SET_CHILD_SUBREAPER, before.value, 0, 0, 0)
+        prctl(_PR_SET_CHILD_SUBREAPER, before.value)
 
 
 def descendants(root: int, spared: Collection[int] = ()) -> list[int]:

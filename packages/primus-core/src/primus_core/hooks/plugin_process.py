@@ -32,7 +32,6 @@ from primus_machine.files import own_code
 
 __all__ = ["main"]
 
-_PR_SET_PDEATHSIG = 1  # linux/prctl.h
 _LEFTOVER_GRACE_S = 0.5
 
 
@@ -91,12 +90,10 @@ def _own_pipes() -> tuple[int, int]:
 
 def _end_with(supervisor: int) -> None:
     """Leave nothing behind: at the end, at SIGTERM, and when the supervisor dies, which is a SIGTERM from then on."""
-    import ctypes  # the standard library has no prctl
-
     processes.become_subreaper()
     atexit.register(processes.end_all, _LEFTOVER_GRACE_S)  # registered first: runs behind what the plugin registers
     signal.signal(signal.SIGTERM, _terminated)
-    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
+    processes.end_with_parent()
     if os.getppid() != supervisor:  # it died before the line above
         os._exit(0)
     faulthandler.enable()

@@ -27,25 +27,25 @@ def held(path: str) -> Iterator[None]:
     """
     descriptor = _open(path)
     try:
-        if descriptor >= 0:
+        if descriptor is not None:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:  # no file system for locks: whoever looks finds none, too
         pass
     try:
         yield
     finally:
-        if descriptor >= 0:
+        if descriptor is not None:
             os.close(descriptor)
 
 
-def _open(path: str) -> int:
+def _open(path: str) -> int | None:
     if not path:
-        return -1
+        return None
     try:
         os.makedirs(os.path.dirname(path), exist_ok=True)
         return os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
     except OSError:
-        return -1
+        return None
 
 
 class _Watch(Observer):

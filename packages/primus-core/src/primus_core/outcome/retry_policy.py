@@ -14,8 +14,8 @@ __all__ = ["FailedRank", "RetryPolicy", "count_without_progress"]
 class FailedRank(NamedTuple):
     """What decides, of the rank that failed first. `exit_code` 0: a script or a whole node failed, not a rank."""
 
-    exit_code: int = 0
-    is_refusal: bool = False
+    exit_code: int
+    is_refusal: bool
     """It refused what was asked of it."""
 
 
@@ -48,7 +48,7 @@ def count_without_progress(attempts: Sequence[Attempt]) -> int:
     """Return how many of the latest attempts in a row brought no new step. One that somebody ended says nothing."""
     reached, count = -1, 0
     for number, attempt in enumerate(attempts):
-        last = -1 if attempt.last_step is None else attempt.last_step
+        last = reached if attempt.last_step is None else attempt.last_step
         if last > reached or not number:
             count = 0
         elif not attempt.ended_by_others:

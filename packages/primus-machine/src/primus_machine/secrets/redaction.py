@@ -164,7 +164,7 @@ def _is_bare_secret(name: str, value: str) -> bool:
     if not is_maskable(value):
         return False
     if name.isupper() and "." not in value:
-        return is_secret_key(name) or _is_secret_constant(name)
+        return is_secret_name(name)
     digits = sum(c.isdigit() for c in value)
     return is_secret_key(name) and digits > (2 if value.replace(".", "_").isidentifier() else 0)
 

@@ -61,7 +61,7 @@ def end_with(parent: int) -> None:
     """End this process when `parent`, which has started it, ends; at once if it has already."""
     import ctypes  # the standard library has no prctl
 
-    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:
         os._exit(128 + signal.SIGKILL)
 

@@ -133,7 +133,7 @@ def test_a_script_that_fails_before_the_ranks_is_the_cause_also_when_asked_again
     assert primus("diagnose", "latest", cwd=tmp_path).stdout.startswith(told)
 
 
-def test_a_step_before_the_ranks_is_named_with_its_error_and_not_with_the_advice_below_it(tmp_path: Path) -> None:
+def test_a_step_before_the_ranks_is_named_with_its_error_and_what_to_do(tmp_path: Path) -> None:
     (tmp_path / "logs").mkdir()
     error = "primus: error: the tokenizer has 7005 tokens, but the model 4000\n  why: too few\n  fix: use the model's"
     (tmp_path / "logs/launch.log").write_text(f"reading\n{error}\n", encoding="utf-8")
@@ -141,7 +141,8 @@ def test_a_step_before_the_ranks_is_named_with_its_error_and_not_with_the_advice
     row = {"event": "step_ended", "name": "prepare data", "exit_code": 2, "time": 9.0}
     (tmp_path / "logs/events.jsonl").write_text(f"{json.dumps(row)}\n", encoding="utf-8")
     shown = render(diagnose([str(tmp_path)]))
-    assert "'prepare data' failed before any rank started: the tokenizer has 7005 tokens, but the model 4000" in shown
+    what = "the tokenizer has 7005 tokens, but the model 4000; fix: use the model's"
+    assert f"'prepare data' failed before any rank started: {what}" in shown
     earlier = {"event": "step_ended", "name": "hook mount.sh", "exit_code": 0, "time": 8.0}
     (tmp_path / "logs/events.jsonl").write_text(f"{json.dumps(earlier)}\n{json.dumps(row)}\n", encoding="utf-8")
     (tmp_path / "logs/launch.log").write_text("mounted\n", encoding="utf-8")  # it may be of either

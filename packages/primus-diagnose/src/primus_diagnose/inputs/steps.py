@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import glob
+import re
 from collections.abc import Iterator, Mapping
 from itertools import takewhile
 from typing import Any
@@ -46,9 +47,12 @@ def _events(directory: str) -> Iterator[Mapping[str, Any]]:
 
 
 def _last_words(directory: str) -> str:
-    """What stands before an earlier diagnosis, which is in the log, too."""
+    """The reason, and what an error of Primus says to do. An earlier diagnosis is in the log, too."""
     lines = takewhile(lambda line: not line.startswith(DIAGNOSIS), _text(f"{directory}/{_LOG}").splitlines())
-    return reason_in("\n".join(lines)).strip()
+    text = "\n".join(lines)
+    reason = reason_in(text).strip()
+    fix = re.match(r"\n(?:  why: .*\n)?  (fix: .+)", text.rpartition(reason)[2])
+    return f"{reason}; {fix[1]}" if fix else reason
 
 
 def _text(path: str) -> str:

@@ -66,6 +66,22 @@ def test_a_machine_is_described_as_one_would_count_it(primus: Run, tmp_path: Pat
     assert "profile   base > amd > MI300X\n" in text
 
 
+@pytest.mark.parametrize("name", ["MI300X", "mi355x", "H100 SXM"])
+def test_a_model_of_gpus_is_a_machine_that_has_eight_of_them(primus: Run, project: Path, name: str) -> None:
+    shown = primus("env", "show", "--assume-host", name).stdout
+    assert f"GPUs      8 x {name.upper()}" in shown
+    assert "its CPUs and its network are not known" in shown
+    planned = primus("direct", "--dry-run", "--assume-host", name, "--", "behave", "wait", cwd=project).stdout
+    assert f"a machine with 8 {name.upper()} is assumed" in planned
+
+
+def test_a_model_that_nobody_knows_is_answered_with_the_nearest(primus: Run) -> None:
+    refused = primus("env", "show", "--assume-host", "MI325")
+    assert refused.returncode == 2
+    assert "no GPU is called 'MI325'" in refused.stderr
+    assert "did you mean 'MI325X'?" in refused.stderr
+
+
 def test_partitions_that_differ_by_some_mib_are_of_one_kind(primus: Run, tmp_path: Path) -> None:
     tree = amd("MI300X", parts=8)
     bank = sorted(path for path in tree if path.endswith("mem_banks/0/properties"))[9]

@@ -12,6 +12,7 @@ from primus_core.plan.plan import Distributed, RunPlace
 from primus_core.plugins.catalogue import Catalogue
 from primus_core.plugins.contracts import TaskCall
 from primus_machine import facts as machine
+from primus_machine.captures.assumed import assume_gpus
 from primus_machine.facts import Facts
 from primus_machine.gpus.visible import VISIBLE, hides_gpus, visible
 from primus_machine.host import HostRoot
@@ -30,8 +31,6 @@ def arguments(config: str, overrides: Sequence[str]) -> argparse.Namespace:
 
 def for_its_machine(call: TaskCall) -> TaskCall:
     """Return the call as on the machine that an experiment is for: it may have GPUs and more ranks than this one."""
-    from primus_train.commands.resolved import assume_gpus
-
     facts = call.facts
     if not facts.gpus:
         environ = {name: value for name, value in facts.environ.items() if name not in VISIBLE}

@@ -36,7 +36,7 @@ _SHOW_EPILOG = """examples:
   primus env show
   primus env show --config exp.yaml --env NCCL_DEBUG=INFO
   primus env show --assume-host node.tar.gz --framework megatron
-  PRIMUS_GPU_MODEL=MI300X primus env show --json
+  primus env show --assume-host MI300X --json
 
 environment: NNODES NODE_RANK MASTER_ADDR PRIMUS_GPU_MODEL (=none: no profile) PRIMUS_DETERMINISTIC (=1)"""
 _EXPLAIN_EPILOG = """examples:
@@ -90,7 +90,10 @@ def parser() -> Parser:
 
 def _add_options(parser: Parser) -> None:
     parser.add_argument(
-        "--assume-host", metavar="FILE", default="", help="use a machine captured by `primus env capture`"
+        "--assume-host",
+        metavar="FILE|GPU",
+        default="",
+        help="use a machine captured by `primus env capture`, or with 8 GPUs of a model",
     )
     parser.add_argument("--profile", metavar="FILE", default="", help="apply this GPU profile over the detected one")
     parser.add_argument("--env", action="append", default=[], metavar="K=V|FILE", help="set a variable (repeatable)")
@@ -169,7 +172,7 @@ def _width() -> int:
 
 def _find(args: Namespace, here: HostRoot, *, families: bool = False) -> _Found:
     """The layers of a run's environment, as planning lays them, as far as no task is needed to know them."""
-    facts = read(_assumed(args.assume_host, here) if args.assume_host else here)
+    facts = _assumed(args.assume_host, here) if args.assume_host else read(here)
     catalogue = Catalogue.here(here, args.layer)
     settings = _direct(catalogue)
     options = resolve.from_options([*settings.env, *args.env], facts.environ)
@@ -193,10 +196,10 @@ def _direct(catalogue: Catalogue) -> Namespace:
     return parse_segment(parser, [])
 
 
-def _assumed(path: str, here: HostRoot) -> HostRoot:
-    from primus_machine.captures import capture
+def _assumed(machine: str, here: HostRoot) -> Facts:
+    from primus_machine.captures.assumed import assume_host
 
-    return capture.read(path, here)
+    return assume_host(machine, here)
 
 
 def _experiment(path: str, environ: Mapping[str, str], catalogue: Catalogue) -> tuple[str, tuple[Variable, ...]]:

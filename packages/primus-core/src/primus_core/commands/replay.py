@@ -41,7 +41,7 @@ def parser() -> Parser:
     parser.add_argument("--dry-run", action="store_true", help="show the plan without running it")
     parser.add_argument("--json", action="store_true", help="with --check or --dry-run: print JSON")
     parser.add_argument(
-        "--assume-host", metavar="FILE", default="", help="with --check or --dry-run: use a captured machine"
+        "--assume-host", metavar="FILE|GPU", default="", help="with --check or --dry-run: use a machine like this"
     )
     return parser
 

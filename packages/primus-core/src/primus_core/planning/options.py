@@ -50,9 +50,9 @@ def runtime_parser(runtime: Runtime | OuterRuntime, segment: str = "") -> Parser
     )
     parser.add_argument(
         "--assume-host",
-        metavar="FILE",
+        metavar="FILE|GPU",
         default="",
-        help="with --dry-run: plan for a machine captured by `primus env capture`",
+        help="with --dry-run: plan for a machine captured by `primus env capture`, or with 8 GPUs of a model (MI300X)",
     )
     parser.add_argument(
         "--preflight", nargs="?", const="quick", default="", choices=("quick", "perf", "warn"),

@@ -105,9 +105,9 @@ class Planning:
         if not request.task:
             raise no_task((layer,), catalogue.names("tasks"))
         if self.args.assume_host:
-            from primus_machine.captures import capture
+            from primus_machine.captures.assumed import assume_host
 
-            host = capture.read(self.args.assume_host, host)
+            facts = facts or assume_host(self.args.assume_host, host)
         self.facts = first.facts if first else facts or read(host)
 
     def planned(self, command: tuple[str, ...]) -> Planned:

@@ -22,9 +22,9 @@ from primus_core.plugins.contracts import TaskCall
 from primus_core.request.arguments import flags_of
 from primus_core.request.request import Layer, Request
 from primus_machine import facts as machine
-from primus_machine.facts import Facts, Gpu
+from primus_machine.captures.assumed import GPUS_PER_NODE, assume_gpus
+from primus_machine.facts import Facts
 from primus_machine.files import plain_json
-from primus_machine.gpus.devices import memory_of
 from primus_machine.gpus.visible import VISIBLE
 from primus_machine.host import UNREAD, HostRoot
 from primus_machine.secrets.redaction import redact, refuse_secrets, secret_values, without_secrets
@@ -33,13 +33,12 @@ from primus_train import experiment, overrides
 from primus_train import task as train
 from primus_train.planning import Resolved
 from primus_train.templates import catalogue, similar
-from primus_train.templates.recipe import GPUS_PER_NODE, Template, leaves
+from primus_train.templates.recipe import Template, leaves
 from primus_train.which_run import NEW, repeated_words
 
 __all__ = [
     "as_json",
     "as_yaml",
-    "assume_gpus",
     "assume_machine",
     "diff",
     "place_of",
@@ -198,21 +197,6 @@ def _host(args: argparse.Namespace) -> HostRoot:
     if args.gpu:
         raise RequestError("--gpu and --assume-host exclude each other", fix="remove one of them")
     return capture.read(args.assume_host, HostRoot())
-
-
-def assume_gpus(name: str, count: int) -> tuple[Gpu, ...]:
-    """Return `count` GPUs of the model called `name`."""
-    from primus_core.errors import suggestion
-    from primus_machine.gpus import models
-
-    model = models.by_name(name)
-    if not model:
-        known = [one.name for one in models.load()]
-        near = suggestion(name, known) or "or capture the machine: primus env capture"
-        raise RequestError(f"no GPU is called '{name}'", why=f"known: {', '.join(known)}", fix=near)
-    one = Gpu(model.vendor, "", model.pci_devices[0], model=model.name, architecture=model.architecture,
-              memory_bytes=memory_of(model))  # fmt: skip
-    return tuple(one._replace(pci_address=f"0000:{index:02x}:00.0", gpu=index) for index in range(count))
 
 
 def _rows(found: Resolved) -> _Rows:

@@ -13,9 +13,10 @@ from typing import Any
 from primus_core.config.files import TEMPLATE
 from primus_core.contracts import schedulers
 from primus_core.errors import RequestError, suggestion
+from primus_machine.captures.assumed import GPUS_PER_NODE
 from primus_machine.files import atomic
 from primus_train.templates import catalogue
-from primus_train.templates.recipe import GPUS_PER_NODE, MODULE, Template
+from primus_train.templates.recipe import MODULE, Template
 
 __all__ = ["list", "new"]
 

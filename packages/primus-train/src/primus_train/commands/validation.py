@@ -12,6 +12,7 @@ from typing import Any
 
 from primus_core import requirements
 from primus_core.errors import PrimusError, RequestError
+from primus_machine.captures.assumed import GPUS_PER_NODE, assume_gpus
 from primus_machine.facts import Facts
 from primus_machine.gpus import models
 from primus_machine.gpus.visible import hides_gpus
@@ -19,14 +20,12 @@ from primus_machine.units import counted
 from primus_train.commands import families
 from primus_train.commands.resolved import (
     as_json,
-    assume_gpus,
     assume_machine,
     plan_launch,
     refuse_misplaced,
     resolve_file,
     write_text,
 )
-from primus_train.templates.recipe import GPUS_PER_NODE
 
 __all__ = ["validate"]
 

@@ -12,10 +12,8 @@ from primus_core.config.document import Document, Path, dotted
 from primus_core.errors import ConfigError, suggestion
 from primus_machine import strict
 
-__all__ = ["GPUS_PER_NODE", "MODULE", "Template", "leaves", "read"]
+__all__ = ["MODULE", "Template", "leaves", "read"]
 
-GPUS_PER_NODE = 8
-"""Of every machine that templates are for."""
 MODULE = "pre_trainer"
 
 

@@ -5,8 +5,8 @@
 
 A mutation survives if its tests pass: a failure, unless mutants-survived.toml lists it with a reason. An entry there
 whose mutation is no longer in the code, or is killed, is a failure, too. mutants.toml has the files with their tests,
-and the named mutations. The same seed gives the same sample. The default, which `hatch run test --all` runs, takes at most 15
-minutes on two cores, and `--known` 2. The checkout stays as it is: what is changed is a copy of the packages.
+and the named mutations. The same seed gives the same sample. The default, which `hatch run test --all` runs, and `--known` take
+about 15 minutes each on two cores. The checkout stays as it is: what is changed is a copy of the packages.
 """
 
 from __future__ import annotations

@@ -243,9 +243,10 @@ def test_a_package_for_a_newer_python_says_so_and_the_others_do_not_mind(
     assert asked.returncode == 3
     version = ".".join(map(str, sys.version_info[:2]))
     assert (
-        f"with Python 3.12 or later (this is {version}): in a checkout of Primus: pip install packages/primus-{framework}"
-        in (asked.stderr)
-    )
+        f"with Python 3.12 or later (this is {version}): in a checkout of Primus: pip install "
+        "packages/primus-machine packages/primus-core packages/primus-runs packages/primus-train packages/primus-data "
+        f"packages/primus-{framework}\n"
+    ) in asked.stderr
     beside = run(*made.pip, "check", cwd=tmp_path, env=clean_environ)
     assert beside.returncode == 0, beside.stdout
 

@@ -129,6 +129,12 @@ def test_another_model_runtime_or_number_of_gpus_is_one_row_each(pair: Pair) -> 
     ]
 
 
+def test_where_ranks_cannot_be_divided_over_the_nodes_their_number_differs(pair: Pair) -> None:
+    before = {"plan": {"distributed": {"nnodes": 1, "gpus_per_node": 1}}}
+    rows = compare(*pair(before, {"plan": {"distributed": {"nnodes": 2, "gpus_per_node": 1}}}))
+    assert [row[1:] for row in rows] == [("nnodes", "1", "2"), ("ranks", "1", "2")]
+
+
 def test_between_runtimes_only_the_environment_that_belongs_to_the_run_counts(pair: Pair) -> None:
     own = {"NCCL_DEBUG": "INFO", "OF_PLAN": "1"}
     before = {"environ": {**own, "EDITOR_OF_MINE": "x", "CUDA_HOME": "/cuda"}}

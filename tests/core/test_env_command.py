@@ -75,6 +75,11 @@ def test_a_model_of_gpus_is_a_machine_that_has_eight_of_them(primus: Run, projec
     assert f"a machine with 8 {name.upper()} is assumed" in planned
 
 
+def test_the_lists_of_visible_gpus_count_for_an_assumed_machine_too(primus: Run) -> None:
+    rows = variables(primus, "--assume-host", "MI300X", "GPUS_PER_NODE", HIP_VISIBLE_DEVICES="4,5")
+    assert rows["GPUS_PER_NODE"]["value"] == "2"
+
+
 def test_a_model_that_nobody_knows_is_answered_with_the_nearest(primus: Run) -> None:
     refused = primus("env", "show", "--assume-host", "MI325")
     assert refused.returncode == 2

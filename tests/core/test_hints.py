@@ -211,6 +211,22 @@ def test_the_engines_own_commands_and_options_of_a_replay_are_told(capsys: pytes
 
 
 @pytest.mark.torch
+@pytest.mark.parametrize(
+    ("words", "fix"),
+    [
+        ("--dry-run docker run --gpus all img torchrun train.py", "--dry-run container --image img -- run train.py"),
+        ("slurm --dry-run sbatch job.sh", "--dry-run slurm sbatch -N 2 -- train pretrain --config FILE"),
+        ("slurm sbatch --wrap x -N 2 --dry-run", "--dry-run slurm sbatch -N 2 -- train pretrain --config FILE"),
+    ],
+)
+def test_what_is_proposed_to_whom_asked_for_a_dry_run_starts_nothing(
+    words: str, fix: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(words.split()) == 2
+    assert f"fix: primus {fix}\n" in capsys.readouterr().err
+
+
+@pytest.mark.torch
 def test_a_proposed_command_that_would_be_refused_is_not_shown(capsys: pytest.CaptureFixture[str]) -> None:
     for words in (["srun", "hostname"], ["run", "-n", "2", "train.py"], ["slurm", "-X", "train"]):
         assert main(words) == 2

@@ -53,6 +53,21 @@ def test_where_configuration_is_kept_elsewhere_it_is_there(
     assert done.stdout == f"mine: {tmp_path}/primus/plugins/mine.py\n"
 
 
+def test_a_function_of_ours_that_refuses_what_it_gets_is_not_the_line_to_correct(
+    primus: Run, own: Path, env: dict[str, str]
+) -> None:
+    (own / "mine.py").write_text(TASK.replace('("mine")', '("mine", scope="process")'))
+    refused = primus(*WORDS, env=env)
+    assert "a task's scope is one of rank, node, run, not 'process'" in refused.stderr
+    assert f"fix: correct {own}/mine.py, line 4\n" in refused.stderr
+
+
+def test_an_action_that_a_task_does_not_have_is_named(primus: Run, own: Path, env: dict[str, str]) -> None:
+    (own / "mine.py").write_text(TASK.replace('("mine")', '("mine all")'))
+    refused = primus("direct", "--", "mine", "al", env=env)
+    assert "'mine' has no action 'al'\n  fix: one of: mine all\n" in refused.stderr
+
+
 def test_what_is_no_plugin_file_is_left_alone(primus: Run, own: Path, env: dict[str, str]) -> None:
     for name in ("notes.txt", "_draft.py", ".mine.py.swp", ".hidden.py"):
         (own / name).write_text("this is no Python(")

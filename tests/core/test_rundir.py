@@ -74,7 +74,7 @@ def test_a_dangling_link_also_takes_a_name(tmp_path: Path) -> None:
     assert place(facts(tmp_path), ".", "small").run_id.endswith("_2")
 
 
-@pytest.mark.parametrize("name", ["", "a/b", "..", "../x", ".hidden", "-x", "a b", "a\n", "é", "$HOME"])
+@pytest.mark.parametrize("name", ["", "latest", "a/b", "..", "../x", ".hidden", "-x", "a b", "a\n", "é", "$HOME"])
 def test_what_cannot_name_a_folder_is_refused(tmp_path: Path, name: str) -> None:
     with pytest.raises(RequestError, match="cannot name a run"):
         place(facts(tmp_path), "output", name)

@@ -58,6 +58,17 @@ def test_a_file_that_is_not_there_is_refused(primus: Run, program: str, tmp_path
     assert not (tmp_path / "output").exists()
 
 
+def test_it_goes_to_the_workspace_of_primus_yaml(primus: Run, program: str, tmp_path: Path) -> None:
+    (tmp_path / "primus.yaml").write_text("workspace: ./runs\n")
+    assert f"# directory  {tmp_path}/runs/train_" in primus("direct", "--dry-run", "--", "run", program).stdout
+
+
+@pytest.mark.parametrize("runtime", ["direct", "slurm sbatch -N 2", "container --image docker.io/a/b:c"])
+def test_words_of_primus_behind_the_file_are_named_before_it_starts(primus: Run, program: str, runtime: str) -> None:
+    said = primus("--dry-run", *runtime.split(), "--", "run", program, "--dry-run").stdout
+    assert "# note       --dry-run behind the file is an argument of the file;" in said
+
+
 def test_a_misspelt_file_is_answered_with_the_nearest_and_an_experiment_with_what_trains_it(
     primus: Run, program: str, tmp_path: Path
 ) -> None:

@@ -186,6 +186,18 @@ def test_a_tokenizer_that_the_catalogue_knows_is_named_with_the_command_that_bri
     assert f"hf download meta-llama/Llama-3.1-8B --include '*token*' --local-dir {folder}\n" in need.fix
 
 
+def test_a_folder_without_a_tokenizer_is_none(resolve: Resolve, tmp_path: Path) -> None:
+    def needed() -> list[str]:
+        plan = resolve(
+            f"model: {{family: llama3, flavor: 8B, hf_assets_path: {tmp_path}}}\ndataloader: {{dataset: c4}}"
+        )
+        return [need.name for need in plan.requires if need.kind == "file"]
+
+    assert needed() == [f"{tmp_path}/tokenizer.json"]
+    (tmp_path / "vocab.json").touch()
+    assert needed() == [f"{tmp_path}"]
+
+
 def test_a_machine_without_gpu_trains_in_float32_and_compiles_no_masks(resolve: Resolve) -> None:
     plan = resolve(ranks=2)
     variables = {variable.name: variable.value for variable in plan.environment}

@@ -68,6 +68,12 @@ def test_templates_are_listed_and_words_choose(primus: Run, acme: dict[str, str]
     assert none == "no template has 'acme' and 'H100'; templates come with backends: see `primus plugins`\n"
 
 
+def test_templates_of_a_backend_that_is_not_installed_are_not_just_missing(primus: Run) -> None:
+    none = primus("config", "list", "megatron").stdout
+    assert none.startswith("no template has 'megatron'; the backend 'megatron' is not installed: ")
+    assert "pip install " in none
+
+
 @pytest.mark.full
 def test_new_writes_a_whole_experiment_that_says_where_its_numbers_are_from(
     primus: Run, acme: dict[str, str], tmp_path: Path

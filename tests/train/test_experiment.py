@@ -204,6 +204,13 @@ def test_a_stage_runs_its_own_module_or_the_only_trainer(tmp_path: Path, name: s
     assert experiment.select(experiment.parse(doc), stage, doc) == found
 
 
+@pytest.mark.parametrize("name", ["sft_trainer", "post_trainer"])
+def test_a_module_of_another_stage_is_not_pretrained(tmp_path: Path, name: str) -> None:
+    doc = document(tmp_path, module("", name))
+    with pytest.raises(ConfigError, match="no module to pretrain"):
+        experiment.select(experiment.parse(doc), "pretrain", doc)
+
+
 def test_two_trainers_of_which_none_is_the_stages_are_refused(tmp_path: Path) -> None:
     text = "exp_name: x\nmodules:\n  a_trainer: {framework: f}\n  b_trainer: {framework: f}\n"
     doc = document(tmp_path, text)
@@ -211,12 +218,12 @@ def test_two_trainers_of_which_none_is_the_stages_are_refused(tmp_path: Path) ->
         experiment.select(experiment.parse(doc), "pretrain", doc)
     assert caught.value.where == f"{tmp_path}/exp.yaml:2"
     assert caught.value.why == "modules: a_trainer, b_trainer"
-    assert caught.value.fix == "call it 'pre_trainer'"
+    assert caught.value.fix == "to pretrain, call it 'pre_trainer'"
     doc = document(tmp_path, module("", "pretrain"))
     with pytest.raises(ConfigError) as caught:
         experiment.select(experiment.parse(doc), "pretrain", doc)
     assert caught.value.why == "modules: pretrain; a module that trains has `trainer` in its name"
-    assert caught.value.fix == "call it 'pre_trainer'"
+    assert caught.value.fix == "to pretrain, call it 'pre_trainer'"
 
 
 def test_model_framework_preset_overrides_and_command_line_merge_in_this_order(tmp_path: Path, presets: Path) -> None:

@@ -108,7 +108,8 @@ def test_a_value_of_the_wrong_type_is_refused_with_line_and_default(name: str, v
 @pytest.mark.parametrize(
     ("kind", "value", "fix"),
     [
-        ("int", "2", "write 2, without quotes"),
+        ("int", "2", "write it without quotes"),
+        ("int", "8k", "write all digits: 8k is 8000 or 8192"),
         ("float", "1e-4x", "write 1e-4, a number alone"),
         ("int", 1.5, "write a whole number, for example 2"),
         ("float", float("nan"), "give it a number that is finite; write a number, for example 0.1"),

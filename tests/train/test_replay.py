@@ -70,7 +70,9 @@ def test_a_run_of_another_task_is_refused(primus: Run, first: Path, workplace: P
     result = primus("direct", "--", "train", "pretrain", "--replay", str(first), cwd=workplace)
     assert result.returncode == 2
     assert f"{first} is a run of 'speak', not of 'train'" in result.stderr
-    assert f"primus replay {first}" in result.stderr
+    assert f"fix: primus replay {first}\n" in result.stderr
+    checked = primus("direct", "--", "train", "pretrain", "--replay", str(first), "--check", cwd=workplace)
+    assert f"fix: primus replay {first} --check\n" in checked.stderr
 
 
 @pytest.mark.full

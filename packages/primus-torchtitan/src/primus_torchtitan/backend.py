@@ -56,6 +56,8 @@ _TOO_OLD = "2.12"
 _ORIGIN = "torchtitan"
 _PROFILER_WARMUP = 3
 """Steps that the profiler takes part in before it records; as many as TorchTitan's own default."""
+_TOKENIZERS = ("tokenizer.json", "vocab.json", "vocab.txt")
+"""In one of them TorchTitan looks for a tokenizer: `components/tokenizer.py`."""
 _DATA = ("dataloader.", "validator.dataloader.", "hf_assets_path")
 """How settings begin that say what is trained on."""
 
@@ -344,7 +346,9 @@ class _Resolution:
     def files(self) -> list[Requirement]:
         cwd = self.call.facts.cwd
         assets = os.path.join(cwd, self.settings["hf_assets_path"])
-        found = [Requirement("file", assets, _download(assets, self.settings["hf_assets_path"], self.model.name))]
+        is_empty = os.path.isdir(assets) and not any(os.path.exists(os.path.join(assets, name)) for name in _TOKENIZERS)
+        needed = os.path.join(assets, _TOKENIZERS[0]) if is_empty else assets
+        found = [Requirement("file", needed, _download(needed, self.settings["hf_assets_path"], self.model.name))]
         dataset, path = self.settings["dataloader.dataset"], self.settings["dataloader.dataset_path"]
         if dataset == "c4_test" and not path:
             path = "tests/assets/c4_test"  # TorchTitan's default, which only its source tree has
@@ -359,7 +363,7 @@ def _download(path: str, named: str, model: str) -> str:
         return f"restore it, {or_set}"
     from primus_train.models import catalogue
 
-    name = os.path.basename(os.path.normpath(path))
+    name = os.path.basename(os.path.normpath(named))
     repository = next((one.facts.hf for one in catalogue.load().values() if one.facts.hf.endswith(f"/{name}")), "")
     if not repository:
         return f"download the tokenizer of {model} into it, {or_set}"

@@ -114,7 +114,7 @@ def _check_sequence(settings: Settings, layout: Layout, facts: Mapping[str, Any]
             "training.seq_len",
             f"training.seq_len {length} cannot be cut into {pieces} equal pieces",
             why=f"tensor parallelism {layout.tensor}, context parallelism {layout.context}",
-            fix=f"take a multiple of {pieces}",
+            fix=f"take a multiple of {pieces}, or other degrees of parallelism",
         )
     if layout.context > 1 and length % (layout.context * MASK_BLOCK):
         raise settings.error(
@@ -133,7 +133,8 @@ def _check_chunks(settings: Settings, length: int) -> None:
     raise settings.error(
         "loss.num_chunks",
         f"{length} tokens per rank cannot be cut into {chunks} chunks for the loss",
-        fix="let loss.num_chunks divide training.seq_len, or set loss.kind: cross_entropy",
+        why="tensor and context parallelism divide training.seq_len first",
+        fix=f"take a loss.num_chunks that divides {length}, or set loss.kind: cross_entropy",
     )
 
 

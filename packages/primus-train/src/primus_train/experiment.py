@@ -204,6 +204,7 @@ def _fields_beside(path: Path) -> list[str]:
 
 
 _MODULES = {"pretrain": "pre_trainer", "posttrain": "post_trainer", "sft": "sft_trainer"}
+"""The module of each stage. Primus has the first; a module of another stage is not taken for it."""
 
 
 def select(experiment: Experiment, stage: str, document: Document) -> str:
@@ -216,14 +217,14 @@ def select(experiment: Experiment, stage: str, document: Document) -> str:
     trainers = [name for name in experiment.modules if "trainer" in name]
     if wanted in trainers:
         return wanted
-    if len(trainers) == 1:
+    if len(trainers) == 1 and not (stage in _MODULES and trainers[0] in _MODULES.values()):
         return trainers[0]
     no_trainer = "" if trainers else "; a module that trains has `trainer` in its name"
     raise ConfigError(
         f"no module to {stage}",
         where=document.where(("modules",)),
         why=f"modules: {', '.join(experiment.modules) or 'none'}{no_trainer}",
-        fix=f"call it '{wanted}'",
+        fix=f"to {stage}, call it '{wanted}'",
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
 from primus_core.config.document import ONE_KIND, REFUSED, Document, Path, both_kinds, clash, deep_merge, dotted
@@ -62,10 +63,11 @@ def refuse_misspelt(words: Sequence[str], flags: Iterable[str]) -> None:
         RequestError: with the option, for each of them.
     """
     mistakes, known = Mistakes(), [flag[2:] for flag in flags if flag.startswith("--")]
-    for word in words:
-        flag, _, value = word.partition("=")
-        longer = [name for name in known if name.startswith(f"{flag[2:]}-")]  # `--gpus` is `--gpus-per-node`
-        near = longer[0] if len(longer) == 1 else nearest(flag[2:], known, _ALIKE)
+    for word, after in pairwise([*words, ""]):
+        flag, equals, value = word.partition("=")
+        longer = [name for name in known if name.startswith(f"{flag[2:]}-")]  # `--gpus 8` is `--gpus-per-node 8`
+        is_number = (value if equals else after).isdigit()
+        near = longer[0] if len(longer) == 1 and is_number else nearest(flag[2:], known, _ALIKE)
         if flag.startswith("--") and "." not in flag and near:
             fix = f"did you mean '--{near}'? A setting of that name is written {flag[2:]}={value or 'VALUE'}"
             what = f"unknown option '{flag}'"

@@ -190,8 +190,11 @@ class Planning:
         return modes.Training(task.framework, model, where, environ, node)
 
     def _place(self) -> RunPlace:
-        with self.mistakes:
+        try:
             return self.call.place(self.experiment.workspace, self.experiment.exp_name)
+        except RequestError as error:
+            where = self.document.where(("exp_name",))
+            self.mistakes.add(ConfigError(error.what, where=where, why=error.why, fix=error.fix))
         return RunPlace("unnamed", os.path.join(self.call.facts.cwd, "unnamed"), "")
 
     def _environment(self) -> tuple[Variable, ...]:

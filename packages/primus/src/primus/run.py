@@ -16,6 +16,7 @@ from primus_core.plan.plan import Requirement, RunPlace, Worker
 from primus_core.plugins.contracts import Scope, TaskCall, TaskPlan
 from primus_core.request import former
 from primus_core.request.arguments import Parser
+from primus_machine.text import Note
 
 __all__ = ["RUN"]
 
@@ -81,13 +82,13 @@ Everything after FILE or MODULE is passed to it unchanged."""
             folder=os.path.dirname(path),
             reads=(path,),
             loads=(path,),
-            notes=(*_modules_beside(path, call), *(_OURS[word] for word in call.args.words if word in _OURS)),
+            notes=(*_modules_beside(path, call), *(Note(_OURS[w], "words") for w in call.args.words if w in _OURS)),
         )
 
 
 def _place(call: TaskCall, name: str) -> RunPlace:
     name = re.sub(r"[^\w.+-]+", "_", name, flags=re.ASCII)
-    return call.place("output", name.lstrip("_.+-") or RUN.name)
+    return call.place("", name.lstrip("_.+-") or RUN.name)
 
 
 def _run_module(call: TaskCall, module: str) -> TaskPlan:

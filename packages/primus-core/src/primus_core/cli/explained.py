@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Mapping
 
@@ -36,6 +37,10 @@ def explain(error: Exception, words: list[str], environ: Mapping[str, str]) -> i
 
         for one in several:
             one.fix = proposed.checked(hints.retyped(words, one, several), hints.retyped)
+            if "--dry-run" in words:  # what was to be shown shall not start once it is pasted
+                one.fix = re.sub(
+                    r"(?<!`)\bprimus (?!.*--dry-run)(?=[a-z]+ .*-- |replay )", "primus --dry-run ", one.fix
+                )
     text = "".join(map(as_line, several))
     text += f"primus: {len(several)} errors\n" if len(several) > 1 else ""
     if "--debug" in words:

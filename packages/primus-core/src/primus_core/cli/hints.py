@@ -359,7 +359,8 @@ def _extra_dashes(words: Sequence[str], known: Known) -> RequestError | None:
 def _job_script(words: Sequence[str], refused: PrimusError) -> RequestError | None:
     """The answer to a job script of one's own among the options of `slurm`; None: there is none."""
     end = words.index("--") + 2 if "--" in words else len(words)
-    if words[0] != "slurm" or not any(word.endswith(former.JOB_SCRIPTS) for word in words[:end]):
+    scripts = former.JOB_SCRIPTS if "--" in words else (*former.JOB_SCRIPTS, "--wrap")
+    if words[0] != "slurm" or not any(word.endswith(scripts) for word in words[:end]):
         return None
     return RequestError(refused.what, why="Primus writes the job script", fix=former.SBATCH, kind=_COMMAND)
 

@@ -21,6 +21,7 @@ from primus_core.plugins.catalogue import Catalogue
 from primus_core.plugins.contracts import Described
 from primus_core.request.arguments import Parser, parse_segment
 from primus_machine import packages
+from primus_machine.captures.assumed import assume_host
 from primus_machine.errors import PrimusError, RequestError, suggestion
 from primus_machine.facts import Facts, read
 from primus_machine.host import HostRoot
@@ -172,7 +173,7 @@ def _width() -> int:
 
 def _find(args: Namespace, here: HostRoot, *, families: bool = False) -> _Found:
     """The layers of a run's environment, as planning lays them, as far as no task is needed to know them."""
-    facts = _assumed(args.assume_host, here) if args.assume_host else read(here)
+    facts = assume_host(args.assume_host, here)
     catalogue = Catalogue.here(here, args.layer)
     settings = _direct(catalogue)
     options = resolve.from_options([*settings.env, *args.env], facts.environ)
@@ -194,12 +195,6 @@ def _direct(catalogue: Catalogue) -> Namespace:
     parser = runtime_parser(catalogue.runtime("direct"))
     apply_defaults(parser, catalogue.system.section("direct"))
     return parse_segment(parser, [])
-
-
-def _assumed(machine: str, here: HostRoot) -> Facts:
-    from primus_machine.captures.assumed import assume_host
-
-    return assume_host(machine, here)
 
 
 def _experiment(path: str, environ: Mapping[str, str], catalogue: Catalogue) -> tuple[str, tuple[Variable, ...]]:

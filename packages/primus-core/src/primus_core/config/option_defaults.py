@@ -154,7 +154,7 @@ class _Setting:
 
     def _items(self, flag: str, value: Any) -> list[Any]:
         if not isinstance(value, list):
-            self.fail(f"'{self.key}' takes a list", why=f"it is {self.shown(value)}; {flag} may be given several times")
+            self.fail(f"'{self.key}' takes a list", why=f"{flag} is repeatable", fix=f"write [{self.shown(value)}]")
         return value
 
     def _one(self, action: argparse.Action, value: Any) -> Any:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = ["read"]
 
+_EXAMPLES = "docs/system-config.md shows each"
 _WATCHED = ("loss_spike", "grad_norm_spike", "slow_step", "slow_rank", "rank_pause", "slow_gpu")
 """What `primus-watch` reports by a factor; spelt here, since a misspelt key is refused before anything starts."""
 # What each fixed key takes. Any other key at the top is the name of a runtime, or of the task that runs before others.
@@ -125,7 +126,7 @@ class _Checked:
 
     def _section(self, key: str, value: Any) -> Mapping[str, Any]:
         if value is not None and not isinstance(value, Mapping):
-            self._fail((key,), f"`{key}` takes keys and values", why=f"it is {_shown((key,), value)}")
+            self._fail((key,), f"`{key}` takes keys and values", why=f"it is {_shown((key,), value)}", fix=_EXAMPLES)
         return value or {}
 
     def _options(self, runtime: str, value: Any, marks: dict[Path, str]) -> dict[str, Any]:

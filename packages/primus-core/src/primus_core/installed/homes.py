@@ -52,17 +52,17 @@ def home_of(kind: str, name: str) -> str:
 
 def how_to_install(package: str) -> str:
     """How to install a package of ours, which may not be possible with this Python."""
-    needed, here = tuple(_table("newer_python").get(package, (3, 0))), sys.version_info[:2]
-    major, minor = needed
-    before = f"with Python {major}.{minor} or later (this is {here[0]}.{here[1]}): " if here < needed else ""
-    return f"{before}{_pip_install(package)}"
+    needed, here = _table("newer_python").get(package, [3, 0]), [*sys.version_info[:2]]
+    before = "with Python {}.{} or later (this is {}.{}): ".format(*needed, *here) if here < needed else ""
+    return f"{before}{_pip_install(package, anew=bool(before))}"
 
 
-def _pip_install(package: str) -> str:
+def _pip_install(package: str, *, anew: bool) -> str:
     """From the checkout that this package was installed from, where that is known: the names are on no index."""
     import shlex
 
-    missing = [*(name for name in _table("needs").get(package, ()) if not packages.version_of(name)), package]
+    needs = ("primus-machine", "primus-core", *_table("needs").get(package, ()))
+    missing = [*(name for name in needs if anew or not packages.version_of(name)), package]
     checkout = os.path.dirname(packages.installed_from("primus-core"))
     beside = [os.path.join(checkout, name) for name in missing]
     if checkout.startswith("/") and all(map(os.path.isdir, beside)):

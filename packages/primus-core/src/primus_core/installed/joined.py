@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Iterable
 from functools import partial
@@ -147,10 +148,12 @@ def raised(error: Exception) -> tuple[str, str]:
     """What importing a plugin raised, and which line to correct; empty: it is one of an installed package."""
     from traceback import walk_tb
 
+    ours = os.path.dirname(os.path.dirname(__file__))  # a function of which may refuse what it is given
     files = [(frame.f_code.co_filename, line) for frame, line in walk_tb(error.__traceback__)]
+    files = [("", 0), *(one for one in files if not one[0].startswith(ours))]
     file, line = (error.filename or "", error.lineno) if isinstance(error, SyntaxError) else files[-1]
     is_installed = file[:1] in ("", "<") or {"site-packages", "dist-packages"} & {*file.split("/")}
-    fix = "" if is_installed or file == __file__ else f"correct {file}, line {line}"
+    fix = "" if is_installed else f"correct {file}, line {line}"
     return f"{type(error).__name__}: {error}", fix
 
 

@@ -130,7 +130,7 @@ def _around(inner: Plan, runtime: str, wrapped: OuterPlan, own: Sequence[Variabl
         steps=wrapped.steps,
         files=wrapped.files,
         requires=wrapped.requires,
-        notes=wrapped.notes,
+        notes=(*wrapped.notes, *(note for note in inner.notes if getattr(note, "about", "") == "words")),
         grace_period_s=inner.grace_period_s + _MARGIN_S,
         python=inner.python,
         scope=inner.scope,

@@ -36,8 +36,9 @@ from primus_core.request.arguments import flags_of, parse_segment
 from primus_core.request.request import Request, no_task
 from primus_core.runs.rundir import apart, place
 from primus_machine import packages
+from primus_machine.captures.assumed import assume_host
 from primus_machine.errors import Mistakes, RequestError, expect
-from primus_machine.facts import Facts, read
+from primus_machine.facts import Facts
 from primus_machine.files import trust
 from primus_machine.host import HostRoot
 from primus_machine.secrets.redaction import redact_words, refuse_secrets
@@ -104,11 +105,7 @@ class Planning:
         self.args = parse_segment(self.parser, layer.words)
         if not request.task:
             raise no_task((layer,), catalogue.names("tasks"))
-        if self.args.assume_host:
-            from primus_machine.captures.assumed import assume_host
-
-            facts = facts or assume_host(self.args.assume_host, host)
-        self.facts = first.facts if first else facts or read(host)
+        self.facts = first.facts if first else facts or assume_host(self.args.assume_host, host)
 
     def planned(self, command: tuple[str, ...]) -> Planned:
         self.facts = self.facts._replace(environ=applied(self.facts.environ, self.printed))

@@ -51,7 +51,7 @@ def plan(
     if name and kept.plan.task != name:
         raise RequestError(
             f"{directory} is a run of '{kept.plan.task}', not of '{name}'",
-            fix=f"primus replay {shlex.quote(directory)}",
+            fix=f"primus replay {shlex.quote(directory)}{' --check' * switches.check}",
         )
     facts, planning.facts = planning.facts, planning.facts._replace(environ=kept.environ)
     place = planning.runtime.distributed(planning.args, planning.facts)

@@ -82,7 +82,7 @@ def plan_request(asked: Request, host: HostRoot, catalogue: Catalogue, command: 
 def _refuse_to_run(planned: Planned) -> None:
     dry = "--check or --dry-run" if planned.replay else "--dry-run"
     if planned.switches.assume_host:
-        fix = f"add {dry}; to check that machine: primus direct -- preflight --assume-host FILE"
+        fix = f"add {dry}; to check a captured machine: primus direct -- preflight --assume-host FILE"
         raise RequestError("--assume-host plans for another machine, and runs nothing", fix=fix)
     if planned.switches.json:
         fix = f"add {dry}" + ("" if planned.replay else ", or move --json behind the task")

@@ -184,5 +184,6 @@ def task_name(words: Sequence[str], known: Sequence[str]) -> str:
             return name
     two = [name for name in known if name.split()[0] == words[0]]
     if two:
-        raise RequestError(f"'{words[0]}' needs an action", fix=f"one of: {', '.join(two)}")
+        what = f"'{words[0]}' has no action '{words[1]}'" if words[1:] else f"'{words[0]}' needs an action"
+        raise RequestError(what, fix=f"one of: {', '.join(two)}")
     return words[0]

@@ -138,11 +138,9 @@ class _Preparation:
         return (*moved, *(Requirement("file", path, fix) for path in self.on_replay.get("files", ())))
 
     def step(self, step: Step) -> Step:
-
         return step._replace(argv=self.command(step.argv), cwd=self.facts.cwd)
 
     def script(self, path: str, step: Step) -> Step:
-
         copy = os.path.join(self.saved.directory, path)
         argv = tuple(copy if word == step.script else word for word in self.command(step.argv))
         return step._replace(name=f"{step.kind} {path}", argv=argv, cwd=self.facts.cwd, script=copy)

@@ -99,6 +99,8 @@ def _asked(run: Saved) -> dict[Path, Any]:
     found: dict[Path, Any] = {(name,): plan[name] for name in _ASKED if plan.get(name)}
     found |= {("runtime",): _runtime(run)} if ("runtime",) in found else {}
     found |= {(name,): place[name] for name in _PLACED if name in place}
+    if all(isinstance(place.get(name), int) for name in _PLACED):
+        found["ranks",] = place["nnodes"] * place["gpus_per_node"]
     scripts = {path: sha for path, sha in run.files.items() if path.startswith(("config/hooks/", "config/patches/"))}
     found |= {(path.removeprefix("config/"),): sha[:12] for path, sha in scripts.items()}
     return found

@@ -39,12 +39,10 @@ def place(facts: Facts, workspace: str, exp_name: str) -> RunPlace:
         )
     if "\0" in workspace:
         raise RequestError("the workspace contains a NUL character", fix="write the path without it")
-    if not re.fullmatch(EXPERIMENT, exp_name):
-        raise RequestError(
-            f"'{exp_name}' cannot name a run",
-            why="it becomes a folder's name",
-            fix="use letters, digits, '.', '_', '-' and '+'",
-        )
+    if not re.fullmatch(EXPERIMENT, exp_name) or exp_name == "latest":
+        why = "it becomes a folder's name, and `latest` means the newest run"
+        fix = "choose a name that begins with a letter or a digit, and has letters, digits, '.', '_', '-' and '+'"
+        raise RequestError(f"'{exp_name}' cannot name a run", why=why, fix=fix)
     root = os.path.normpath(os.path.join(facts.cwd, os.path.expanduser(workspace)))
     first = f"{exp_name}_{stamp(facts.time)}"
     name, count = first, 1

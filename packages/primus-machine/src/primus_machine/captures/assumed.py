@@ -9,7 +9,6 @@ from primus_machine import facts
 from primus_machine.errors import RequestError, suggestion
 from primus_machine.gpus import models
 from primus_machine.gpus.devices import Gpu, memory_of
-from primus_machine.gpus.visible import VISIBLE
 from primus_machine.host import HostRoot
 
 __all__ = ["GPUS_PER_NODE", "assume_gpus", "assume_host"]
@@ -23,19 +22,21 @@ _EMPTY = f"{os.devnull}/assumed"
 
 
 def assume_host(given: str, here: HostRoot) -> facts.Facts:
-    """Return the facts of the machine `given`: a capture, a folder with `/sys` and `/proc`, or a model of GPUs.
+    """Return the facts of the machine `given`: a capture, a folder with `/sys` and `/proc`, or a model of GPUs; of the
+    one that is `here` where nothing is given.
 
     Raises:
         RequestError: it is none of them.
     """
+    if not given:
+        return facts.read(here)
     if os.path.exists(given) or not re.fullmatch(r"[\w ]+", given):
         from primus_machine.captures import capture  # tarfile, and what it needs
 
         return facts.read(capture.read(given, here))
-    environ = {name: value for name, value in here.environ.items() if name not in VISIBLE}
     gpus = assume_gpus(given, GPUS_PER_NODE)
     note = f"a machine with {GPUS_PER_NODE} {gpus[0].model} is assumed; its CPUs and its network are not known"
-    return facts.read(HostRoot(_EMPTY, environ))._replace(gpus=gpus, notes=(note,))
+    return facts.read(HostRoot(_EMPTY, here.environ))._replace(gpus=gpus, notes=(note,))
 
 
 def assume_gpus(name: str, count: int) -> tuple[Gpu, ...]:
@@ -47,7 +48,7 @@ def assume_gpus(name: str, count: int) -> tuple[Gpu, ...]:
     model = models.by_name(name)
     if not model:
         known = [one.name for one in models.load()]
-        near = suggestion(name, known) or "or capture the machine: primus env capture"
+        near = suggestion(name, known) or "choose one of these, or capture the machine: primus env capture"
         raise RequestError(f"no GPU is called '{name}'", why=f"known: {', '.join(known)}", fix=near)
     one = Gpu(model.vendor, "", model.pci_devices[0], model=model.name, architecture=model.architecture,
               memory_bytes=memory_of(model))  # fmt: skip

@@ -13,8 +13,10 @@ from typing import Any
 from primus_core.config.files import TEMPLATE
 from primus_core.contracts import schedulers
 from primus_core.errors import RequestError, suggestion
+from primus_core.installed.homes import home_of, how_to_install
 from primus_machine.captures.assumed import GPUS_PER_NODE
 from primus_machine.files import atomic
+from primus_machine.packages import version_of
 from primus_train.templates import catalogue
 from primus_train.templates.recipe import MODULE, Template
 
@@ -32,7 +34,10 @@ def list(args: argparse.Namespace) -> int:  # noqa: A001  # the command's name
         return 0
     if not found:
         what = f"has {' and '.join(map(repr, args.words))}" if args.words else "is installed"
-        sys.stdout.write(f"no template {what}; templates come with backends: see `primus plugins`\n")
+        homes_of = {word: home_of("backends", word) for word in args.words}
+        lacks = [name for name, home in homes_of.items() if home and not version_of(home)]
+        more = "".join(f"; the backend '{name}' is not installed: {how_to_install(homes_of[name])}" for name in lacks)
+        sys.stdout.write(f"no template {what}{more or '; templates come with backends: see `primus plugins`'}\n")
         return 0
     from tabulate import tabulate
 

@@ -243,6 +243,8 @@ def _typed(option: Option, value: Any, where: str) -> Any:
 _EXAMPLES = {"int": "2", "float": "0.1", "str": "a text", "list": "[1, 2]", "dict": "{name: value}"}
 _NUMBERS = {"int": r"[+-]?\d+", "float": r"[+-]?\d+(?:\.\d+)?(?:e[+-]?\d+)?"}
 """As a text may begin that was meant as a number."""
+_UNITS = {"k": (1000, 1024), "m": (1000**2, 1024**2)}
+"""What people mean by a letter behind one."""
 
 
 def _right_value(option: Option, value: Any) -> str:
@@ -251,7 +253,9 @@ def _right_value(option: Option, value: Any) -> str:
         return "write true or false"
     number = re.match(_NUMBERS.get(option.type, "(?!)"), value, re.IGNORECASE) if isinstance(value, str) else None
     if number and number[0] == value:
-        return f"write {value}, without quotes"
+        return "write it without quotes"
+    if number and (unit := _UNITS.get(value[number.end() :].lower())):
+        return f"write all digits: {value} is {' or '.join(f'{float(number[0]) * one:.0f}' for one in unit)}"
     if number:
         return f"write {number[0]}, a number alone"
     return _default_of(option)

@@ -60,7 +60,7 @@ COMMANDS = {
         "unknown option '--workspcae'",
         "did you mean '--workspace'?",
     ),
-    "no time to hang": ("direct --hang-timeout 0 -- train", "'0' is not a number of seconds above 0", "--help"),
+    "no time to hang": ("direct --hang-timeout 0 -- train", "'0' is not a duration above 0", "--help"),
     "a bad number": ("direct --grace-period soon -- train", "segment 1 (direct)", "soon"),
     "--json without --dry-run": ("direct --json -- behave exit 0", "--json requires --dry-run", "add --dry-run"),
     "a bad --env": ("direct --env 9lives=1 -- behave exit 0", "--env: '9lives'", "NCCL_DEBUG=INFO"),

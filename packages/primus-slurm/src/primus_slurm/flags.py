@@ -198,7 +198,7 @@ def nodes_of(values: Mapping[str, str], environ: Mapping[str, str]) -> tuple[int
         RequestError: `-N` has another form than Slurm takes.
     """
     text = values.get("nodes", "")
-    if not re.fullmatch(r"[0-9kKmM,:-]*", text):
+    if not re.fullmatch(r"[0-9kKmM,:-]*", text) or re.fullmatch("0+", text):
         raise RequestError(f"-N {text}: not a number of nodes", fix="for example -N 2, or -N 2-4")
     if match := re.fullmatch(r"([0-9]{1,9})([kKmM]?)(-.*)?", text):
         factor = {"": 1, "k": 1024, "m": 1024 * 1024}[match[2].lower()]

@@ -43,7 +43,7 @@ environment: NNODES NODE_RANK GPUS_PER_NODE MASTER_ADDR MASTER_PORT (your values
         _add_process(parser)
         _add_limits(parser)
         _add_logs(parser)
-        parser.add_argument("--grace-period", type=_seconds, default=8.0, metavar="SECONDS",
+        parser.add_argument("--grace-period", type=_seconds, default=8.0, metavar="DURATION",
                             help="time from SIGTERM or Ctrl-C to SIGKILL (default: 8)")  # fmt: skip
 
     def distributed(self, args: argparse.Namespace, facts: Facts) -> Distributed:
@@ -93,9 +93,9 @@ def _add_limits(parser: Parser) -> None:
     add = parser.add_argument
     add("--max-restarts", type=whole_number, default=0, metavar="N",
         help="restart failed ranks; give up after N consecutive restarts without progress (default: 0)")  # fmt: skip
-    add("--hang-timeout", type=_seconds, default=0.0, metavar="SECONDS",
-        help="stop ranks that print nothing and log no step for SECONDS (default: never)")  # fmt: skip
-    add("--start-timeout", type=_seconds, default=0.0, metavar="SECONDS",
+    add("--hang-timeout", type=_seconds, default=0.0, metavar="DURATION",
+        help="stop ranks that print nothing and log no step for so long: 90, 10m (default: never)")  # fmt: skip
+    add("--start-timeout", type=_seconds, default=0.0, metavar="DURATION",
         help="the same limit before the first step (default: that of --hang-timeout)")  # fmt: skip
     add("--rendezvous-timeout", type=duration, default=600.0, metavar="DURATION",
         help="wait this long for all nodes before ranks start: 30s, 10m; 0: no rendezvous (default: 10m)")  # fmt: skip
@@ -111,12 +111,8 @@ def _add_logs(parser: Parser) -> None:
 
 
 def _seconds(text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = -1.0
-    if not 0 < value < 86400:
-        raise argparse.ArgumentTypeError(f"'{text}' is not a number of seconds above 0 and below 86400")
+    if not (value := duration(text)):
+        raise argparse.ArgumentTypeError(f"'{text}' is not a duration above 0")
     return value
 
 

@@ -170,6 +170,7 @@ def test_the_whole_text_of_a_small_plan() -> None:
 # run        run
 # directory  /nowhere/run
 # ranks      2 (node 0 of 1, 2 per node, master localhost, port 29500)
+# starts     python 'a b'
 # note       no GPU
 # needs      module torch
 

@@ -41,6 +41,7 @@ def _script(plan: Plan) -> str:
         f"# run        {plan.place.run_id}",
         f"# directory  {plan.place.directory}",
         f"# ranks      {_ranks(place)}",
+        *(f"# starts     {shlex.join(step.argv)}" for step in plan.steps[-1:]),
     ]
     head += [f"# note       {note}" for note in plan.notes]
     head += [

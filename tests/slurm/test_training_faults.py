@@ -45,7 +45,7 @@ def test_a_killed_rank_and_a_preemption_change_no_loss(lab: Lab) -> None:
     wait_until(lambda: reached(project) > begun, every=0.02)
     urgent = cluster.run("sbatch", "--parsable", "-N4", "-purgent", "--exclusive", "-o/dev/null", "--wrap=sleep 1")
     assert cluster.wait(urgent.strip())["JobState"] == "COMPLETED"
-    wait_until(lambda: completes(cluster, lambda: known(project), job))
+    wait_until(lambda: completes(cluster, lambda: known(project), job), 900)  # Slurm keeps it back for two minutes
     first, second, last = known(project)["attempts"]
     assert first["what"].startswith("ended by SIGKILL")
     assert second["what"] == "the job was preempted"

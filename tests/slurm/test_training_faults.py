@@ -30,6 +30,7 @@ def reached(project: Project) -> int:
     return int(json.loads(lines[-1])["step"]) if lines else 0
 
 
+@pytest.mark.timeout(1800)
 def test_a_killed_rank_and_a_preemption_change_no_loss(lab: Lab) -> None:
     project, cluster = Project(lab.folder, lab.environ, EXPERIMENT), lab.cluster
     task = (*TASK, "training.steps=40", "checkpoint.interval=4")
@@ -45,7 +46,7 @@ def test_a_killed_rank_and_a_preemption_change_no_loss(lab: Lab) -> None:
     wait_until(lambda: reached(project) > begun, every=0.02)
     urgent = cluster.run("sbatch", "--parsable", "-N4", "-purgent", "--exclusive", "-o/dev/null", "--wrap=sleep 1")
     assert cluster.wait(urgent.strip())["JobState"] == "COMPLETED"
-    wait_until(lambda: completes(cluster, lambda: known(project), job), 900)  # Slurm keeps it back for two minutes
+    wait_until(lambda: completes(cluster, lambda: known(project), job), 1000)  # Slurm keeps it back for two minutes
     first, second, last = known(project)["attempts"]
     assert first["what"].startswith("ended by SIGKILL")
     assert second["what"] == "the job was preempted"

@@ -41,6 +41,7 @@ def refused(resolve: Resolve, ranks: int = 1, gpus: int = 0, **changes: Any) -> 
         ({"tensor_parallel_size": 2}, "did you mean 'tensor_model_parallel_size'?"),
         ({"train_iters": "many"}, "'train_iters' takes a whole number"),
         ({"train_iters": 0}, "must be at least 1"),
+        ({"train_samples": 100}, "'train_samples' counts samples, and 'train_iters' iterations"),
         ({"swiglu": 2}, "takes true or false"),
         ({"lr_decay_style": "cosin"}, "did you mean 'cosine'?"),
         ({"attention_backend": "flesh"}, "did you mean 'flash'?"),
@@ -284,6 +285,11 @@ def test_raw_text_is_tokenized_by_a_step_and_read_as_numbers(resolve: Resolve, t
     assert step.argv[step.argv.index("--model-vocab-size") + 1] == "1024"
     assert settings["data_path"] == [f"{step.argv[step.argv.index('--out') + 1]}/corpus_text_document"]
     assert (settings["split"], settings["tokenizer_type"], settings["eval_iters"]) == ("98,2", "NullTokenizer", 1)
+
+
+def test_a_switch_that_is_off_and_the_vocabulary_of_the_text_are_no_other_data(resolve: Resolve) -> None:
+    data = {"text": "python-stdlib", "vocab_size": 512}
+    assert resolve(tiny(data=data, mock_data=False, vocab_size=512)).config["settings"]["mock_data"] is False
 
 
 def test_raw_text_without_a_split_is_all_trained_on(resolve: Resolve) -> None:

@@ -110,7 +110,11 @@ def test_a_value_of_the_wrong_type_is_refused_with_line_and_default(name: str, v
     [
         ("int", "2", "write it without quotes"),
         ("int", "8k", "write all digits: 8k is 8000 or 8192"),
-        ("float", "1e-4x", "write 1e-4, a number alone"),
+        ("int", "1.5k", "write all digits: 1.5k is 1500 or 1536"),
+        ("int", "10,000", "write 10000"),
+        ("int", "1_000", "write 1000"),
+        ("int", "4h", "write a number alone, without 'h'"),
+        ("float", "1e-4x", "write a number alone, without 'x'"),
         ("int", 1.5, "write a whole number, for example 2"),
         ("float", float("nan"), "give it a number that is finite; write a number, for example 0.1"),
     ],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from typing import Any
 
 from primus_core.config.document import Document
 from primus_core.errors import MachineError
@@ -46,8 +47,9 @@ def apply_text(text: Text | Raw, settings: Settings, call: BackendCall) -> tuple
         ConfigError: the data, or its vocabulary, is named twice; or Megatron needs a tokenizer beside it.
     """
     is_raw = isinstance(text, Raw)
+    same: dict[str, Any] = {"mock_data": False} | ({} if isinstance(text, Raw) else {"vocab_size": text.vocab_size})
     for name in (*_TAKEN, *(() if is_raw else (*_TOKENIZER, "vocab_size"))):
-        if name in settings:
+        if name in settings and not (name in same and settings[name] == same[name]):
             what = f"'{name}' and '{'data.input' if is_raw else 'data.text'}' both set the training data"
             raise settings.error(name, what, fix="keep one of them")
     if isinstance(text, Raw):

@@ -167,6 +167,7 @@ class _Walk(NamedTuple):
             return ""
         bare = leaf[found.end() :].replace("-", "_")
         names = [f"{section}{dot}{one}{bare}" for one in ("", "apply_", "use_", "add_", "enable_")]
+        names += filter(None, [_other_names(self.others).get(bare)])
         return next((one for one in names if one in self.options and self.options[one].type == "bool"), "")
 
     def meant(self, prefix: str, leaf: str, beside: Collection[str]) -> list[str]:
@@ -241,8 +242,8 @@ def _typed(option: Option, value: Any, where: str) -> Any:
 
 
 _EXAMPLES = {"int": "2", "float": "0.1", "str": "a text", "list": "[1, 2]", "dict": "{name: value}"}
-_NUMBERS = {"int": r"[+-]?\d+", "float": r"[+-]?\d+(?:\.\d+)?(?:e[+-]?\d+)?"}
-"""As a text may begin that was meant as a number."""
+_NUMBER = r"([+-]?\d+(?:[_,]\d{3})*(?:\.\d+)?(?:e[+-]?\d+)?)(\D*)"
+"""A text that was meant as a number: its digits, and what stands behind them."""
 _UNITS = {"k": (1000, 1024), "m": (1000**2, 1024**2)}
 """What people mean by a letter behind one."""
 
@@ -251,14 +252,15 @@ def _right_value(option: Option, value: Any) -> str:
     """Return what to do about a value of another type."""
     if option.type == "bool":  # `yes`, `no`, `on` and `off` are text since YAML 1.2
         return "write true or false"
-    number = re.match(_NUMBERS.get(option.type, "(?!)"), value, re.IGNORECASE) if isinstance(value, str) else None
-    if number and number[0] == value:
-        return "write it without quotes"
-    if number and (unit := _UNITS.get(value[number.end() :].lower())):
-        return f"write all digits: {value} is {' or '.join(f'{float(number[0]) * one:.0f}' for one in unit)}"
-    if number:
-        return f"write {number[0]}, a number alone"
-    return _default_of(option)
+    number = re.fullmatch(_NUMBER, value, re.IGNORECASE) if isinstance(value, str) else None
+    if not number or option.type not in ("int", "float"):
+        return _default_of(option)
+    digits, rest = re.sub("[_,]", "", number[1]), number[2].lower()
+    if unit := _UNITS.get(rest):
+        return f"write all digits: {value} is {' or '.join(f'{float(digits) * one:.0f}' for one in unit)}"
+    if rest:
+        return f"write a number alone, without '{number[2]}'"
+    return "write it without quotes" if digits == value else f"write {digits}"
 
 
 def _default_of(option: Option) -> str:

@@ -254,7 +254,7 @@ def test_scopes_and_ranks_that_cannot_be_are_refused_before_anything_starts(prim
     assert "did you mean 'all_reduce'" in refused("--op", "allreduce")
     assert "64KiB" in refused("--sizes", "many")
     assert "fp32" in refused("--dtype", "fp64")
-    assert "primus slurm -N 2" in refused("--scope", "inter-node")
+    assert "primus --dry-run slurm -N 2" in refused("--scope", "inter-node")
 
 
 def test_one_rank_is_a_note(primus: Run, tmp_path: Path) -> None:

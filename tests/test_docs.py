@@ -52,7 +52,9 @@ ALL = {planned(command): f"{page.name}: {command}" for page in PAGES for command
 def folder(tmp_path: Path) -> Path:
     """A folder with the examples, a program, and the tasks that pages show."""
     shutil.copytree(ROOT / "examples", tmp_path / "examples")
-    (tmp_path / "assets/hf/Llama-3.1-8B").mkdir(parents=True)  # where a page's reader has downloaded a tokenizer to
+    tokenizer = tmp_path / "assets/hf/Llama-3.1-8B/tokenizer.json"  # where a page's reader has downloaded it to
+    tokenizer.parent.mkdir(parents=True)
+    tokenizer.touch()
     for page in ("plugins", "logging"):
         blocks = (ROOT / f"docs/{page}.md").read_text(encoding="utf-8")
         source = re.search(r"((?:^ {4}.*\n|^\n)+?)(?=^\S)", blocks[blocks.index("    from primus_core import") :], re.M)

@@ -128,7 +128,9 @@ def test_a_dry_run_needs_no_framework_and_no_tool(primus: Run, clean_environ: di
 
 @pytest.mark.full
 def test_an_old_toml_file_of_torchtitan_is_understood(primus: Run, tmp_path: Path) -> None:
-    (tmp_path / "assets/hf/Llama-3.1-8B").mkdir(parents=True)  # the tokenizer, which the plan asks for
+    tokenizer = tmp_path / "assets/hf/Llama-3.1-8B/tokenizer.json"  # which the plan asks for
+    tokenizer.parent.mkdir(parents=True)
+    tokenizer.touch()
     for path in (ROOT / "examples/torchtitan").rglob("*.toml"):
         result = primus("direct", "--dry-run", "--", "train", "pretrain", "--config", str(path),
                         env={"GPUS_PER_NODE": "8"})  # fmt: skip

@@ -153,7 +153,7 @@ class _Resolution:
         adapted, turbo, layout = Adaptation(), list[Requirement](), Layout(1, 1, 1, 1, stages_inside_data=False)
         with settings.mistakes:
             prepare = self.data()
-        settings.check(*(lambda s, name=name: require(s, name) for name in _NEEDED), _count_in_iterations)
+        settings.check(*(lambda s, name=name: require(s, name) for name in _NEEDED))
         parts = (self.evaluation, self.tokenizer, self.translate, self.writers, self.check_of_losses, self.checkpoints)
         for part in parts:
             with settings.mistakes:
@@ -396,16 +396,3 @@ class _Resolution:
         if self.settings["tokenizer_type"] == "HuggingFaceTokenizer":
             found.append(Requirement("module", "transformers", "pip install transformers, which reads the tokenizer"))
         return found
-
-
-def _count_in_iterations(settings: Settings) -> None:
-    """Refuse a length in samples beside the one in iterations, as Megatron's `validate_args` does.
-
-    Raises:
-        ConfigError: one is given.
-    """
-    for name in ("train_samples", "lr_decay_samples", "lr_warmup_samples"):
-        if settings[name]:
-            other = name.replace("samples", "iters")
-            what = f"'{name}' counts samples, and 'train_iters' iterations"
-            raise settings.error(name, what, why="Megatron takes one of them", fix=f"set {other} instead")

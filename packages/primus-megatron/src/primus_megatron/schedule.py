@@ -9,7 +9,15 @@ __all__ = ["check_schedule"]
 
 def check_schedule(settings: Settings) -> None:
     """Look for what does not fit; it goes to the settings' mistakes."""
-    settings.check(_check_warmup, _check_fraction, _check_least_rate, _check_first_rate, _check_stable)
+    settings.check(_check_unit, _check_warmup, _check_fraction, _check_least_rate, _check_first_rate, _check_stable)
+
+
+def _check_unit(settings: Settings) -> None:
+    for name in ("train_samples", "lr_decay_samples", "lr_warmup_samples"):
+        if settings[name]:
+            what = f"'{name}' counts samples, and 'train_iters' iterations"
+            fix = f"set {name.replace('samples', 'iters')} instead"
+            raise settings.error(name, what, why="Megatron takes one of them", fix=fix)
 
 
 def _check_warmup(settings: Settings) -> None:

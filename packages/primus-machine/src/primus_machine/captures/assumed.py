@@ -7,7 +7,6 @@ import re
 
 from primus_machine import facts
 from primus_machine.errors import RequestError, suggestion
-from primus_machine.gpus import models
 from primus_machine.gpus.devices import Gpu, memory_of
 from primus_machine.host import HostRoot
 
@@ -15,8 +14,6 @@ __all__ = ["GPUS_PER_NODE", "assume_gpus", "assume_host"]
 
 GPUS_PER_NODE = 8
 """So many GPUs an assumed machine has, if nothing says otherwise: those of MI300X, H100 and their successors do."""
-
-
 _EMPTY = f"{os.devnull}/assumed"
 """The root of a machine of which no file is known."""
 
@@ -45,6 +42,8 @@ def assume_gpus(name: str, count: int) -> tuple[Gpu, ...]:
     Raises:
         RequestError: no model is called so.
     """
+    from primus_machine.gpus import models  # 14 ms, which a plan for this machine need not pay
+
     model = models.by_name(name)
     if not model:
         known = [one.name for one in models.load()]

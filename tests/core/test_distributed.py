@@ -146,7 +146,7 @@ def test_numa_binds_each_rank_beside_the_gpu_that_it_has() -> None:
 
 def test_the_reason_of_the_number_of_ranks_names_the_lists() -> None:
     found = {v.name: v.why for v in resolve(machine(8), {"ROCR_VISIBLE_DEVICES": "4,5"})[1]}
-    assert found["GPUS_PER_NODE"] == "2 of 8 devices found here are visible (4,5): ROCR_VISIBLE_DEVICES=4,5"
+    assert found["GPUS_PER_NODE"] == "2 of 8 devices are visible (4,5): ROCR_VISIBLE_DEVICES=4,5"
 
 
 @pytest.mark.parametrize("devices", ["0,0", "9"])

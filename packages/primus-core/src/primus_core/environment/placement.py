@@ -137,9 +137,9 @@ def _found(facts: Facts, environ: Mapping[str, str]) -> str:
         left = visible(facts.gpus, environ)
         which = f" ({','.join(map(str, left))})" if left else ""
         lists = ", ".join(f"{name}={environ[name]}" for name in names)
-        return f"{len(left)} of {count} devices found here are visible{which}: {lists}"
+        return f"{len(left)} of {count} devices are visible{which}: {lists}"
     several = any(gpu.partitions > 1 for gpu in facts.gpus)
-    return f"{count} devices of {facts.physical_gpus} GPUs found here" if several else f"{count} GPUs found here"
+    return f"{count} devices of {facts.physical_gpus} GPUs" if several else f"{count} GPUs"
 
 
 def _number(name: str, environ: Mapping[str, str], default: int, low: int, high: int) -> tuple[int, str]:

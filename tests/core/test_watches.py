@@ -54,6 +54,7 @@ def test_a_lock_is_held_for_as_long_as_its_holder_is_there(tmp_path: Path) -> No
     with held(path):
         assert LockWatch(path).path == path
     assert LockWatch(path).path == ""
+    assert LockWatch(f"{tmp_path}/nobody-ever-held-it").path == ""
     with held(""):
         assert LockWatch("").path == ""
 

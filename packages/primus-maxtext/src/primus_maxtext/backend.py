@@ -12,8 +12,9 @@ from primus_core.config.document import Document
 from primus_core.errors import Mistakes
 from primus_core.plan.plan import Requirement, Step, Variable, Worker
 from primus_machine.packages import version_of
-from primus_maxtext import checkpoints, contradictions, device, own_file
+from primus_maxtext import checkpoints, device, own_file
 from primus_maxtext.continuation import changeable, continue_earlier, fixed
+from primus_maxtext.contradictions import CONTRADICTIONS
 from primus_maxtext.hyperparameters import hyperparameters
 from primus_maxtext.layout import UNKNOWN, Layout, check_layout
 from primus_maxtext.own_settings import SETTINGS
@@ -21,6 +22,7 @@ from primus_maxtext.schema import Schema, schema_for
 from primus_maxtext.settings import Settings
 from primus_maxtext.text import PATHS, TAKEN, Data
 from primus_train.backend import BackendCall, BackendPlan
+from primus_train.kit import contradictions
 from primus_train.kit.outside_writers import wandb_variables
 from primus_train.kit.work import ComputeCost, planned
 
@@ -140,7 +142,7 @@ class _Resolution:
             layout = self.layout()
         with settings.mistakes:
             batch = self.sequences(layout)
-        contradictions.refuse(settings, layout)
+        contradictions.refuse(settings, layout, CONTRADICTIONS)
         with settings.mistakes:
             settings.needs((*files, *self.folders()), self.call)
         settings.refuse()

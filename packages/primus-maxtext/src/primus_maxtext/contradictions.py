@@ -2,24 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import NamedTuple
-
 from primus_maxtext.layout import Layout
 from primus_maxtext.settings import Settings
+from primus_train.kit.contradictions import Contradiction
 
-__all__ = ["CONTRADICTIONS", "Contradiction", "refuse"]
-
-
-class Contradiction(NamedTuple):
-    """One pair of settings; `{name}` in its sentences is that setting's value."""
-
-    name: str
-    """The setting that the error points to."""
-    holds: Callable[[Settings, Layout], object]
-    why: str
-    fix: str
-
+__all__ = ["CONTRADICTIONS"]
 
 _UNSCALED = ("fp8", "nanoo_fp8", "fp8_gpu", "te_fp8_delayedscaling")
 _MUON = (
@@ -70,7 +57,7 @@ def _needs_plain_attention(s: Settings) -> bool:
     return not plain and (s["decoder_block"] == "deepseek4" or (s["use_indexer"] and s["attention_type"] == "mla"))
 
 
-CONTRADICTIONS = (
+CONTRADICTIONS: tuple[Contradiction[Settings, Layout], ...] = (
     Contradiction(
         "gradient_accumulation_steps",
         lambda s, _: s["gradient_accumulation_steps"] > 1 and s["quantization"] in _UNSCALED,
@@ -148,7 +135,7 @@ CONTRADICTIONS = (
         "base_num_decoder_layers",
         lambda s, _: _is_cut(s),
         "MaxText builds whole cycles of {inhomogeneous_layer_cycle_interval} layers "
-        "('inhomogeneous_layer_cycle_interval')and silently drops the rest",
+        "('inhomogeneous_layer_cycle_interval') and silently drops the rest",
         "take a multiple of {inhomogeneous_layer_cycle_interval}, or scan_layers=false",
     ),
     Contradiction(
@@ -286,23 +273,3 @@ def _train_files(s: Settings) -> bool:
     by_name = s["grain_file_type"] == "tfrecord" and s["dataset_path"] and s["dataset_name"]
     by_path = s["grain_file_type"] == "parquet" and s["hf_path"]
     return bool(s["grain_train_files"] or s["grain_train_mixture_config_path"] or by_name or by_path)
-
-
-def refuse(settings: Settings, layout: Layout) -> None:
-    """Look for each of them; those that are there go to the settings' mistakes, with place, why, and what to do."""
-    for name, holds, why, fix in CONTRADICTIONS:
-        with settings.mistakes:
-            if holds(settings, layout):
-                values = _Values(settings)
-                what = f"'{name}' is {settings[name]!r}"
-                raise settings.error(name, what, why=why.format_map(values), fix=fix.format_map(values))
-
-
-class _Values(dict[str, object]):
-    """Settings by name, for sentences."""
-
-    def __init__(self, settings: Settings) -> None:
-        self.settings = settings
-
-    def __missing__(self, name: str) -> object:
-        return self.settings[name]

@@ -14,6 +14,7 @@ from primus_core.plan.plan import Requirement, Step, Variable, Worker
 from primus_megatron import fork_settings
 from primus_megatron.checkpoints import TRACKER, fault, loaded, newest_whole
 from primus_megatron.continuation import CHANGEABLE, CHECKPOINTS, FIXED, continue_earlier, on_replay
+from primus_megatron.contradictions import CONTRADICTIONS
 from primus_megatron.device import Adaptation, adapt, cpu_variables
 from primus_megatron.hybrid import check_hybrid
 from primus_megatron.hyperparameters import data_type, hyperparameters
@@ -28,7 +29,7 @@ from primus_megatron.text import PATHS, Text, apply_text, data_files, lacks_vali
 from primus_megatron.turbo import check_turbo
 from primus_megatron.vocabulary import choose_tokenizer, of_model
 from primus_train.backend import WANDB, BackendCall, BackendPlan
-from primus_train.kit import versions
+from primus_train.kit import contradictions, versions
 from primus_train.kit.outside_writers import wandb_variables
 from primus_train.kit.work import ComputeCost, planned, planned_ranks
 from primus_train.profiling import TRACES
@@ -168,6 +169,7 @@ class _Resolution:
             layout, notes = check_layout(settings, planned_ranks(self.call.distributed, self.notes))
             self.notes += notes
         settings.check(check_schedule)
+        contradictions.refuse(settings, layout, CONTRADICTIONS)
         settings.needs(self.files, self.call)
         settings.refuse()
         return prepare, layout, (*adapted.requires, *turbo)

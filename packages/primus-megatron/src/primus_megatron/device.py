@@ -16,7 +16,7 @@ __all__ = ["GPU_KERNELS", "Adaptation", "adapt", "cpu_variables"]
 GPU_KERNELS = (
     "masked_softmax_fusion", "bias_swiglu_fusion", "bias_gelu_fusion", "bias_dropout_fusion", "apply_rope_fusion",
     "gradient_accumulation_fusion", "cross_entropy_loss_fusion", "moe_permute_fusion", "moe_grouped_gemm",
-    "use_torch_fsdp2", "use_megatron_fsdp",
+    "use_torch_fsdp2", "use_megatron_fsdp", "use_precision_aware_optimizer",
 )  # fmt: skip
 """Off on a CPU, and refused there."""
 _APEX_ANYWAY = {"gradient_accumulation_fusion": "fused_weight_gradient_mlp_cuda"}
@@ -33,6 +33,11 @@ _TE_ONLY = {
     "tp_comm_overlap": "Megatron's local layers do not overlap communication",
     "cross_entropy_fusion_impl": "'te' is its cross entropy",
     "experimental_attention_variant": "Megatron builds such layers of it alone",
+    "delay_wgrad_compute": "Megatron's local layers compute both gradients at once",
+    "fine_grained_activation_offloading": "Megatron's local layers offload nothing",
+    "log_max_attention_logit": "the attention of Megatron's local layers does not tell its logits",
+    "qk_clip": "the attention of Megatron's local layers does not tell its logits",
+    "symmetric_ar_type": "it has the kernels for it",
 }
 
 
@@ -75,6 +80,11 @@ def _cpu(settings: Settings, found: Adaptation) -> None:
 
 
 def _gpu(settings: Settings, megatron: Installation, found: Adaptation) -> None:
+    if settings["use_torch_fsdp2"]:
+        settings.default("gradient_accumulation_fusion", False)  # Megatron refuses it there, and has it on by default
+    if settings["use_precision_aware_optimizer"] and not settings["optimizer_cpu_offload"]:
+        fix = "install Transformer Engine, or use_precision_aware_optimizer=false"
+        found.requires.append(Requirement("module", _TE, fix))
     if not megatron.known:
         found.notes.append("it is not known what is installed there: kernels are checked on the nodes")
     wanted = _of_transformer_engine(settings)

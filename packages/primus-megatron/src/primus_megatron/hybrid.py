@@ -15,14 +15,14 @@ from primus_megatron.settings import Settings
 
 __all__ = ["PATTERN", "check_hybrid", "refusal", "translate"]
 
-PATTERN = "hybrid_layer_pattern"
+PATTERN, _OLD = "hybrid_layer_pattern", "hybrid_override_pattern"
 _MAMBA, _DELTA, _ATTENTION, _LATENT, _MLP = "M", "G", "*", "+", "-"
 _SYMBOLS = f"{_MAMBA}{_DELTA}{_ATTENTION}D{_LATENT}{_MLP}E"
 _SINCE = (0, 19)
 """Before, Megatron has no symbols for gated delta nets and latent attention."""
 _FORK = "primus.backends.megatron.core.models."
 _ASKED = (
-    "model_type", "spec", "is_hybrid_model", "hybrid_attention_ratio", "hybrid_mlp_ratio", "hybrid_override_pattern",
+    "model_type", "spec", "is_hybrid_model", "hybrid_attention_ratio", "hybrid_mlp_ratio", _OLD,
     "mamba_expand", PATTERN,
 )  # fmt: skip
 
@@ -98,7 +98,7 @@ def _layers_of(spec: object) -> str:
 
 def _pattern(data: Mapping[str, Any], stack: _Stack) -> str:
     """Return the layers: as listed, or as AMD's fork orders them."""
-    if given := data.get(PATTERN) or data.get("hybrid_override_pattern"):
+    if given := data.get(PATTERN) or data.get(_OLD):
         return str(given).replace(_MAMBA, stack.mixer).replace(_ATTENTION, _LATENT)
     layers = _number(data, "num_layers")
     if not stack.has_mlps:
@@ -131,26 +131,27 @@ def check_hybrid(settings: Settings, version: str, device: str) -> list[Requirem
     Raises:
         ConfigError: Megatron or the device does not have such layers.
     """
-    pattern = settings[PATTERN]
-    if not pattern:
+    name = next((one for one in (PATTERN, _OLD) if settings.knows(one) and settings[one]), "")
+    if not name:
         return []
+    pattern = settings[name]
     layers = pattern.partition("/")[0].replace("|", "")
     if wrong := set(layers) - set(_SYMBOLS):
-        what = f"'{PATTERN}' has unknown layers: {', '.join(sorted(wrong))}"
-        raise settings.error(PATTERN, what, fix=f"write one of {' '.join(_SYMBOLS)} for each layer")
+        what = f"'{name}' has unknown layers: {', '.join(sorted(wrong))}"
+        raise settings.error(name, what, fix=f"write one of {' '.join(_SYMBOLS)} for each layer")
     if len(layers) != settings["num_layers"]:
-        what = f"'{PATTERN}' has {len(layers)} layers, and num_layers is {settings['num_layers']}"
-        raise settings.error(PATTERN, what, fix="set both, or the same number")
+        what = f"'{name}' has {len(layers)} layers, and num_layers is {settings['num_layers']}"
+        raise settings.error(name, what, fix="set both, or the same number")
     if tuple(int(part) for part in version.split(".")[:2]) < _SINCE:
         what = f"hybrid models need megatron-core {'.'.join(map(str, _SINCE))}"
-        raise settings.error(PATTERN, what, why=f"this is {version}", fix="install a newer one")
+        raise settings.error(name, what, why=f"this is {version}", fix="install a newer one")
     if _MAMBA in layers and device == "cpu":
         why = "Mamba's kernels (mamba_ssm) are written for GPUs"
-        raise settings.error(PATTERN, "Mamba layers need a GPU", why=why, fix="train it on a GPU")
+        raise settings.error(name, "Mamba layers need a GPU", why=why, fix="train it on a GPU")
     stages = settings["pipeline_model_parallel_size"]
     if "|" not in pattern and len(layers) % stages:
-        what = f"pipeline_model_parallel_size {stages} does not divide the {len(layers)} layers of {PATTERN}"
-        raise settings.error(PATTERN, what, fix="take a divisor, or write | between the stages")
+        what = f"pipeline_model_parallel_size {stages} does not divide the {len(layers)} layers of {name}"
+        raise settings.error(name, what, fix="take a divisor, or write | between the stages")
     return _packages(layers, device)
 
 

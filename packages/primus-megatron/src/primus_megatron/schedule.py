@@ -14,7 +14,7 @@ def check_schedule(settings: Settings) -> None:
 
 def _check_unit(settings: Settings) -> None:
     for name in ("train_samples", "lr_decay_samples", "lr_warmup_samples"):
-        if settings[name]:
+        if settings[name] != settings.options[name].default:
             what = f"'{name}' counts samples, and 'train_iters' iterations"
             fix = f"set {name.replace('samples', 'iters')} instead"
             raise settings.error(name, what, why="Megatron takes one of them", fix=fix)

@@ -13,7 +13,7 @@ pytest.importorskip("primus_megatron", reason="primus-megatron needs Python 3.12
 from tests.megatron.conftest import MODEL, SETTINGS, tiny
 from tests.planning import Resolve, changed, not_loadable
 
-from primus_core.errors import ConfigError
+from primus_core.errors import ConfigError, MachineError
 from primus_megatron.backend import MEGATRON
 from primus_megatron.checkpoints import CheckpointWatch, newest_whole
 from primus_train.backend import BackendPlan
@@ -274,7 +274,7 @@ def test_profiled_steps_become_its_settings_for_torch_profiler(resolve: Resolve)
     assert {name: resolved.get(name, []) for name in settings} == settings
 
 
-RAW = {"input": "shards/*.jsonl", "tokenizer_model": "tokenizer.json", "split": "98,2"}
+RAW = {"input": "shards", "tokenizer_model": "tokenizer.json", "split": "98,2"}
 
 
 def test_raw_text_is_tokenized_by_a_step_and_read_as_numbers(resolve: Resolve, tmp_path: Path) -> None:
@@ -317,3 +317,34 @@ def test_with_a_tokenizer_of_its_own_megatron_knows_the_end_of_document(resolve:
     own = {"tokenizer_type": "HuggingFaceTokenizer", "tokenizer_model": "folder", "reset_position_ids": True}
     plan = resolve(tiny(data=RAW, mock_data=None, vocab_size=1024, **own))
     assert plan.config["settings"]["tokenizer_type"] == "HuggingFaceTokenizer"
+
+
+def test_a_tokenizer_that_is_a_file_must_be_there_and_a_name_of_huggingface_co_need_not(resolve: Resolve) -> None:
+    def files(**changes: Any) -> set[str]:
+        own = {"mock_data": None, "train_data_path": "a", "vocab_size": 511, **changes}
+        found = {Path(need.name).name for need in resolve(tiny(**own)).requires if need.kind == "file"}
+        return found - {"a.bin", "a.idx"}
+
+    assert files(tokenizer_model="meta-llama/Llama-3.1-8B") == set()
+    assert files(tokenizer_model="./mine") == {"mine"}
+    assert files(tokenizer_type="SentencePieceTokenizer", tokenizer_model="mine.model") == {"mine.model"}
+    assert files(tokenizer_type="GPT2BPETokenizer", vocab_file="v.json", merge_file="m.txt") == {"v.json", "m.txt"}
+    assert files(tokenizer_type="NullTokenizer") == set()
+
+
+@pytest.mark.parametrize("path", ["a 0.7 b 0.3", "0.7 a b", "-0.7 a 0.3 b", [0.7, "a", "b"]])
+def test_a_weight_that_is_not_before_its_path_is_refused_and_not_looked_for(resolve: Resolve, path: Any) -> None:
+    for said in (
+        refused(resolve, mock_data=None, tokenizer_type="NullTokenizer", train_data_path=path),
+        refused(resolve, mock_data=None, tokenizer_type="NullTokenizer", data_path=path),
+    ):
+        assert "where a path should be" in said
+
+
+def test_a_pattern_of_raw_text_must_match_a_file(resolve: Resolve, tmp_path: Path) -> None:
+    (tmp_path / "tokenizer.json").write_text("{}")
+    text = tiny(mock_data=None, data={"input": "*.jsonl", "tokenizer_model": "tokenizer.json"})
+    with pytest.raises(MachineError, match=r"settings\.yaml:\d+: no file matches '.*/\*\.jsonl'"):
+        resolve(text)
+    (tmp_path / "web.jsonl").write_text('{"text": "a"}\n')
+    assert resolve(text)

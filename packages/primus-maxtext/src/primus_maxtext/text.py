@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import glob
 import os
 from collections.abc import Mapping
 from typing import Any
 
 from primus_core.config.document import Document
-from primus_core.errors import MachineError
 from primus_core.plan.plan import Requirement, Step
 from primus_data.training import SEED, section
 from primus_data.training.corpora import Corpus, Prefixes, Text
@@ -147,9 +145,8 @@ class Data:
                 whole = os.path.join(self.call.facts.cwd, os.path.expanduser(path))
                 if not set(path) & set("*?["):
                     found.append(Requirement("file", whole, f"correct '{name}'"))
-                elif self.call.facts.host.is_here and not self.call.elsewhere and not glob.glob(whole):
-                    what = f"{settings.where(name)}: no file matches '{whole}'"
-                    raise MachineError(what, why=f"it is what '{name}' reads", fix=f"correct '{name}'")
+                elif self.call.facts.host.is_here and not self.call.elsewhere:
+                    section.refuse_unmatched(name, [whole], settings.where(name))
         return found
 
 

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 from primus_core.config.document import Document
+from primus_core.plan.plan import Requirement
 from primus_megatron.settings import Settings
 
-__all__ = ["NULL", "choose_tokenizer", "of_model", "tokens", "use_null_tokenizer"]
+__all__ = ["NULL", "choose_tokenizer", "of_model", "tokenizer_files", "tokens", "use_null_tokenizer"]
 
 NULL = "NullTokenizer"
 """Tokens are numbers already."""
 _HUGGING_FACE = "HuggingFaceTokenizer"
+_FROM_FILES = ("SentencePieceTokenizer", "GPTSentencePieceTokenizer", "Llama2Tokenizer", "TikTokenizer")
 _OF_TOKENIZER = ("tokenizer_type", "tokenizer_model")
 
 
@@ -49,6 +52,18 @@ def choose_tokenizer(settings: Settings) -> None:
         unit = settings["make_vocab_size_divisible_by"] * settings["tensor_model_parallel_size"]
         # Otherwise Megatron would go by the tokenizer, which often has fewer tokens than its model.
         settings.default("padded_vocab_size", -(-settings["vocab_size"] // unit) * unit)
+
+
+def tokenizer_files(settings: Settings, cwd: str) -> list[Requirement]:
+    """The files of the tokenizer, which must be there when it runs. Names of huggingface.co are none."""
+    found, kind = [], settings["tokenizer_type"] or NULL
+    for name in () if kind == NULL else ("tokenizer_model", "vocab_file", "merge_file"):
+        path = settings[name] or ""
+        is_file = name != "tokenizer_model" or kind in _FROM_FILES or path.startswith((".", "/"))
+        if path and is_file and "://" not in path:
+            other = f"; for a name on huggingface.co, tokenizer_type={_HUGGING_FACE}" if kind in _FROM_FILES else ""
+            found.append(Requirement("file", os.path.join(cwd, path), f"correct '{name}'{other}"))
+    return found
 
 
 def use_null_tokenizer(settings: Settings, size: int) -> None:

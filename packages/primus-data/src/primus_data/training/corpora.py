@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,7 +16,7 @@ from primus_data.training.files import STDLIB
 from primus_machine.errors import suggestion
 from primus_train.backend import BackendCall
 
-__all__ = ["CORPUS", "FOLDER", "Corpus", "Prefixes", "Raw", "Text", "Told", "split_at_blanks"]
+__all__ = ["CORPUS", "FOLDER", "Corpus", "Prefixes", "Raw", "Text", "Told", "number_for_path", "split_at_blanks"]
 
 FOLDER = "data"
 """Of the run directory: a link to what was prepared."""
@@ -24,6 +24,7 @@ CORPUS = "corpus"
 """The output prefix in it of raw text."""
 Told = Mapping[str, Any]
 """What `samples.Samples.of` reads, without the length and the number of samples."""
+_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?", re.I)
 _CACHE = "export PRIMUS_CACHE, or set data.cache"
 
 
@@ -160,6 +161,19 @@ class Prefixes:
 def split_at_blanks(name: str, were_split: Collection[str]) -> str:
     """Return what to add to an error about a path, where it is a part of a text."""
     return "; its text was split at blanks: write a list ([my data/web]) to keep them" if name in were_split else ""
+
+
+def number_for_path(name: str, words: Sequence[Any], cwd: str) -> tuple[str, str, str]:
+    """Return what is wrong where a number is among the paths of a blend, why, and what to do; or empty texts."""
+    for word in map(str, words):
+        if _NUMBER.fullmatch(word) and not os.path.exists(os.path.join(cwd, f"{word}.bin")):
+            why = "either each path has a weight above 0 before it, or none has"
+            return (
+                f"'{name}' has the number {word} where a path should be",
+                why,
+                "write 0.7 web 0.3 books, for instance",
+            )
+    return "", "", ""
 
 
 Corpus = Text | Raw | Prefixes

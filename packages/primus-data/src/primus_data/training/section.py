@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import glob
 import math
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from primus_core.config.document import Document
@@ -14,12 +15,20 @@ from primus_core.request import former
 from primus_data.indexed.layout import fault
 from primus_data.indexed.tokens import largest
 from primus_data.tokenizers import KINDS
-from primus_data.training.corpora import Corpus, Prefixes, Raw, Text
+from primus_data.training.corpora import Corpus, Prefixes, Raw, Text, number_for_path
 from primus_data.training.files import STDLIB, SUFFIXES, has_text
 from primus_train.backend import BackendCall
 from primus_train.kit.settings import PrimusSetting, own_section
 
-__all__ = ["OTHER_NAMES", "SMALLEST_VOCABULARY", "refuse_faults", "resolve", "rows", "rows_of_prefixes"]
+__all__ = [
+    "OTHER_NAMES",
+    "SMALLEST_VOCABULARY",
+    "refuse_faults",
+    "refuse_unmatched",
+    "resolve",
+    "rows",
+    "rows_of_prefixes",
+]
 
 _ENOUGH = 1 << 20
 """So many tokens are looked at for one that the model does not know."""
@@ -160,8 +169,11 @@ def _raw(document: Document, given: dict[str, Any], call: BackendCall) -> Raw:
         what, fix = f"there is no tokenizer '{kind}'", former.answer("prepare", kind, KINDS).fix or "use one of them"
         raise ConfigError(what, where=document.where(("tokenizer_type",)), why=known, fix=fix)
     cwd, inputs = call.facts.cwd, given["input"]
+    files = tuple(os.path.join(cwd, str(path)) for path in (inputs if isinstance(inputs, list) else [inputs]))
+    if call.facts.host.is_here and not call.elsewhere:
+        refuse_unmatched("data.input", files, document.where(("input",)))
     return Raw(
-        inputs=tuple(os.path.join(cwd, str(path)) for path in (inputs if isinstance(inputs, list) else [inputs])),
+        inputs=files,
         tokenizer=(kind, os.path.join(cwd, model) if model else ""),
         json_key=given.get("json_key", "text"),
         append_eod=given.get("append_eod", True),
@@ -169,6 +181,19 @@ def _raw(document: Document, given: dict[str, Any], call: BackendCall) -> Raw:
         split=_split(document, given),
         cache=_cache(given, call),
     )
+
+
+def refuse_unmatched(name: str, paths: Iterable[str], where: str) -> None:
+    """Refuse a pattern, as of a shell, that matches no file.
+
+    Raises:
+        MachineError: of the setting `name`, which is at `where`.
+    """
+    for path in paths:
+        if set(path) & set("*?[") and not os.path.exists(path) and not glob.glob(path, recursive=True):
+            raise MachineError(
+                f"{where}: no file matches '{path}'", why=f"it is what '{name}' reads", fix=f"correct '{name}'"
+            )
 
 
 def _prefixes(document: Document, given: dict[str, Any], call: BackendCall) -> Prefixes:
@@ -187,6 +212,9 @@ def _blend(document: Document, name: str, given: Any, cwd: str) -> tuple[tuple[f
     words = _words(given)
     weighted = len(words) > 1 and len(words) % 2 == 0 and all(_is_number(word) for word in words[::2])
     pairs = list(zip(words[::2], words[1::2], strict=True)) if weighted else [(None, word) for word in words]
+    what, why, fix = number_for_path(f"data.{name}", [word for _, word in pairs], cwd)
+    if what:
+        raise ConfigError(what, where=document.where((name,)), why=why, fix=fix)
     return tuple(
         (None if weight is None else float(weight), _prefix(document, name, weight, word, cwd))
         for weight, word in pairs

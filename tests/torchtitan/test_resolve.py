@@ -260,6 +260,7 @@ data: {input: shards/*.jsonl, tokenizer_model: tokenizer.json, split: '98,2'}
 
 
 def test_raw_text_is_tokenized_by_a_step_and_divided(resolve: Resolve, tmp_path: Path) -> None:
+    (tmp_path / "shards").mkdir()
     plan = resolve(RAW)
     [step] = plan.prepare
     assert step.argv[1:3] == ("-m", "primus_data.training.prepare_input")
@@ -272,6 +273,7 @@ def test_raw_text_is_tokenized_by_a_step_and_divided(resolve: Resolve, tmp_path:
         "validation": {"blend": blend, "split": split, "part": 1, "seed": 1234},
     }
     assert [need.name for need in plan.requires if need.kind == "file"] == [
+        f"{tmp_path}/shards/*.jsonl",
         f"{tmp_path}/shards",
         f"{tmp_path}/tokenizer.json",
     ]

@@ -77,7 +77,9 @@ def missing(requires: Iterable[Requirement], environ: Mapping[str, str]) -> list
 def is_here(needed: Requirement, environ: Mapping[str, str]) -> bool:
     """Whether a run with `environ` finds it."""
     if needed.kind == "file":
-        return os.path.exists(needed.name)
+        from glob import glob
+
+        return os.path.exists(needed.name) or bool(glob(needed.name, recursive=True))
     if needed.kind == "folder":
         return _can_be_written_in(needed.name)
     if needed.kind == "login":

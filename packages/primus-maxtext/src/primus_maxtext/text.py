@@ -134,19 +134,12 @@ class Data:
         return [Requirement("file", os.path.join(self.call.facts.cwd, path), fix)]
 
     def _named(self, settings: Settings) -> list[Requirement]:
-        """The files to read. A pattern must match one.
-
-        Raises:
-            MachineError: it matches none.
-        """
+        """The files to read. A pattern must match one."""
         found = []
         for name in ("grain_train_files", "grain_eval_files", "grain_train_mixture_config_path", "hf_train_files"):
             for path in _paths(settings[name]) if not settings["grain_file_type"].startswith("mmap") else ():
                 whole = os.path.join(self.call.facts.cwd, os.path.expanduser(path))
-                if not set(path) & set("*?["):
-                    found.append(Requirement("file", whole, f"correct '{name}'"))
-                elif self.call.facts.host.is_here and not self.call.elsewhere:
-                    section.refuse_unmatched(name, [whole], settings.where(name))
+                found.append(Requirement("file", whole, f"correct '{name}'"))
         return found
 
 

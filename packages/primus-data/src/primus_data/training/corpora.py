@@ -91,8 +91,9 @@ class Raw:
         }
 
     def requires(self) -> tuple[Requirement, ...]:
-        """The files, of a pattern the folder in which it looks, and the cache."""
-        files = dict.fromkeys(map(_without_pattern, self.inputs))
+        """The files, of a pattern also the folder in which it looks, which a container needs, and the cache."""
+        folders = (path for path in map(_without_pattern, self.inputs) if os.path.exists(path))
+        files = dict.fromkeys((*self.inputs, *folders))
         found = [Requirement("file", path, "set data.input to files of text") for path in files]
         if self.tokenizer[1]:
             found.append(Requirement("file", self.tokenizer[1], "set data.tokenizer_model to the tokenizer's file"))
@@ -169,7 +170,7 @@ def number_for_path(name: str, words: Sequence[Any], cwd: str) -> tuple[str, str
         if _NUMBER.fullmatch(word) and not os.path.exists(os.path.join(cwd, f"{word}.bin")):
             why = "either each path has a weight above 0 before it, or none has"
             return (
-                f"'{name}' has the number {word} where a path should be",
+                f"'{name}' has {word} where a path should be",
                 why,
                 "write 0.7 web 0.3 books, for instance",
             )

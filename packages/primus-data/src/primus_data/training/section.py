@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import glob
 import math
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from primus_core.config.document import Document
@@ -24,7 +23,6 @@ __all__ = [
     "OTHER_NAMES",
     "SMALLEST_VOCABULARY",
     "refuse_faults",
-    "refuse_unmatched",
     "resolve",
     "rows",
     "rows_of_prefixes",
@@ -169,11 +167,8 @@ def _raw(document: Document, given: dict[str, Any], call: BackendCall) -> Raw:
         what, fix = f"there is no tokenizer '{kind}'", former.answer("prepare", kind, KINDS).fix or "use one of them"
         raise ConfigError(what, where=document.where(("tokenizer_type",)), why=known, fix=fix)
     cwd, inputs = call.facts.cwd, given["input"]
-    files = tuple(os.path.join(cwd, str(path)) for path in (inputs if isinstance(inputs, list) else [inputs]))
-    if call.facts.host.is_here and not call.elsewhere:
-        refuse_unmatched("data.input", files, document.where(("input",)))
     return Raw(
-        inputs=files,
+        inputs=tuple(os.path.join(cwd, str(path)) for path in (inputs if isinstance(inputs, list) else [inputs])),
         tokenizer=(kind, os.path.join(cwd, model) if model else ""),
         json_key=given.get("json_key", "text"),
         append_eod=given.get("append_eod", True),
@@ -181,19 +176,6 @@ def _raw(document: Document, given: dict[str, Any], call: BackendCall) -> Raw:
         split=_split(document, given),
         cache=_cache(given, call),
     )
-
-
-def refuse_unmatched(name: str, paths: Iterable[str], where: str) -> None:
-    """Refuse a pattern, as of a shell, that matches no file.
-
-    Raises:
-        MachineError: of the setting `name`, which is at `where`.
-    """
-    for path in paths:
-        if set(path) & set("*?[") and not os.path.exists(path) and not glob.glob(path, recursive=True):
-            raise MachineError(
-                f"{where}: no file matches '{path}'", why=f"it is what '{name}' reads", fix=f"correct '{name}'"
-            )
 
 
 def _prefixes(document: Document, given: dict[str, Any], call: BackendCall) -> Prefixes:

@@ -273,6 +273,8 @@ def test_a_mount_of_the_nodes_is_not_looked_for_on_the_submitting_host(primus: R
     refused = primus(*words, *TASK, cwd=project)
     assert refused.returncode == 2
     assert "there is no file or folder '/only/on/nodes'" in refused.stderr
+    assumed = primus("slurm", "--dry-run", "--assume-host", "MI300X", "srun", "--", *words, *TASK, cwd=project)
+    assert assumed.returncode == 0, assumed.stderr
 
 
 def test_amd_gpus_of_another_machine_are_planned(argv: Planned, tmp_path: Path) -> None:

@@ -89,6 +89,15 @@ def test_an_experiment_for_gpus_is_told_to_name_them(asker: Asker) -> None:
     assert "give it a number that is finite" in said, "it is wrong on every machine"
 
 
+def test_a_look_at_an_experiment_for_gpus_is_told_to_name_them_too(
+    asker: Asker, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asker.monkeypatch.delenv("GPUS_PER_NODE")
+    (asker.folder / "exp.yaml").write_text(GOOD)
+    assert main(["config", "show", "exp.yaml", "--resolved", "masked_softmax_fusion=true"]) == 2
+    assert "primus config show exp.yaml --resolved --gpu MI300X --nodes N" in capsys.readouterr().err
+
+
 def test_by_a_variable_that_is_not_set_nothing_else_is_judged(asker: Asker) -> None:
     for name in ("data.text", "model.num_layers", "mock_data", "vocab_size", "train_iters", "lr", "seq_length"):
         said = refused_alike(asker, Mistake("${UNSET_OF_MINE} is not set", words=f"{name}=${{UNSET_OF_MINE}}"))

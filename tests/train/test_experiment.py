@@ -207,8 +207,9 @@ def test_a_stage_runs_its_own_module_or_the_only_trainer(tmp_path: Path, name: s
 @pytest.mark.parametrize("name", ["sft_trainer", "post_trainer"])
 def test_a_module_of_another_stage_is_not_pretrained(tmp_path: Path, name: str) -> None:
     doc = document(tmp_path, module("", name))
-    with pytest.raises(ConfigError, match="no module to pretrain"):
+    with pytest.raises(ConfigError, match="no module to pretrain") as caught:
         experiment.select(experiment.parse(doc), "pretrain", doc)
+    assert caught.value.fix == "Primus has no fine-tuning yet; to pretrain, call it 'pre_trainer'"
 
 
 def test_two_trainers_of_which_none_is_the_stages_are_refused(tmp_path: Path) -> None:

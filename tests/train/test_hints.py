@@ -82,7 +82,7 @@ def test_a_missing_word_is_named_with_what_it_may_be(
         ("direct -- train pretrain --confg x.yaml", "primus direct -- train pretrain --config x.yaml"),
         ("config validate exp.yaml --gpus 4", "primus config validate exp.yaml --gpus-per-node 4"),
         ("config validate exp.yaml --gpus MI300X", "primus config validate exp.yaml --gpu MI300X"),
-        ("config convert exp.yaml", "primus config migrate exp.yaml --to torchtitan==0.3"),
+        ("config convert exp.yaml", "primus config migrate exp.yaml"),
         ("slurm -N 2 srun -- bench gemm -M 8", "fix: primus slurm srun -N 2 -- bench gemm -M 8"),
         ("runs list --statsu running", "primus runs list --status running"),
         ("config show --config exp.yaml --resolved", "primus config show exp.yaml --resolved"),

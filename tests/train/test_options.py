@@ -168,6 +168,19 @@ def test_a_name_of_several_sections_is_answered_with_all_of_them() -> None:
     assert error.value.fix == "set one of training.steps, validator.steps"
 
 
+def test_a_value_of_another_type_is_answered_with_the_choices_or_what_a_switch_wants() -> None:
+    assert refused({"optimizer.kind": True}).fix == "write one of Adam, AdamW"
+    assert refused({"debug": "steps=3"}).fix == "write debug=true, and steps=3 behind it"
+
+
+def test_a_switch_of_another_tool_is_answered_with_the_value_that_it_means(tmp_path: Path) -> None:
+    (tmp_path / "others.toml").write_text('bf16 = "precision.kind=bfloat16"\n')
+    document, others = Document({"bf16": True}, {(): "x.yaml"}), [str(tmp_path / "others.toml")]
+    found = examine(document, OPTIONS, framework="acme", others=others)
+    assert [error.fix for error in found.mistakes.found] == ["write precision.kind=bfloat16"]
+    assert found.refused == {"precision.kind"}
+
+
 def test_each_value_of_a_list_is_one_of_the_choices() -> None:
     assert checked({"optimizer": {"parts": ["layers", "heads"]}}) == {"optimizer.parts": ["layers", "heads"]}
     assert refused({"optimizer": {"parts": ["heads", "layer"]}}).fix == "did you mean 'layers'?"

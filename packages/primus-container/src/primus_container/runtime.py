@@ -388,7 +388,7 @@ def _forwarded_families(facts: Facts) -> list[str]:
 def _mounts(call: OuterCall) -> list[Mount]:
     """What must be seen inside: the folder where the person stands, the run's workspace, settings, data, Primus."""
     cwd = call.facts.cwd
-    here = call.facts.host.is_known  # else it will be looked at on the node
+    here = call.facts.host.is_here  # else it will be looked at on the node
     asked = [given(text, cwd, here=here) for text in call.args.mount]
     asked += [volume(text, here=here) for text in call.args.volume]
     carried = own_python(sys.path, (sys.prefix, sys.base_prefix)) if call.args.primus != "image" else []

@@ -220,11 +220,16 @@ def select(experiment: Experiment, stage: str, document: Document) -> str:
     if len(trainers) == 1 and not (stage in _MODULES and trainers[0] in _MODULES.values()):
         return trainers[0]
     no_trainer = "" if trainers else "; a module that trains has `trainer` in its name"
+    fix = f"to {stage}, call it '{wanted}'"
+    if stage != "pretrain":
+        fix = f"Primus itself only pretrains, without fine-tuning yet; for a backend that has it, call it '{wanted}'"
+    elif set(trainers) & set(_MODULES.values()):
+        fix = f"Primus has no fine-tuning yet; {fix}"
     raise ConfigError(
         f"no module to {stage}",
         where=document.where(("modules",)),
         why=f"modules: {', '.join(experiment.modules) or 'none'}{no_trainer}",
-        fix=f"to {stage}, call it '{wanted}'",
+        fix=fix,
     )
 
 

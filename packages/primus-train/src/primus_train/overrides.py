@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import pairwise
+from itertools import pairwise, takewhile
 from typing import Any
 
 from primus_core.config.document import ONE_KIND, REFUSED, Document, Path, both_kinds, clash, deep_merge, dotted
@@ -190,4 +190,15 @@ def _next(rest: list[str]) -> tuple[str, str, str | None]:
     if not rest or (rest[0].startswith("--") and not rest[0][2:3].isdigit()):
         return word, name, None
     value = rest.pop(0)
+    if more := list(takewhile(_is_bare, rest)):
+        del rest[: len(more)]
+        values = " ".join([value, *more]).removeprefix("= ")
+        right = shlex.quote(f"{name.replace('-', '_')}={values}")
+        what = f"'{word}' has {len(more) + 1} words behind it: {value} {' '.join(more)}"
+        raise RequestError(what, fix=f"write {right}, as one word")
     return f"{word} {value}", name, value
+
+
+def _is_bare(word: str) -> bool:
+    """Whether a word begins no setting."""
+    return not word.startswith(("-", "+")) and "=" not in word[1:]

@@ -125,6 +125,7 @@ def _add_machine(parser: Parser) -> None:
     group.add_argument("--gpu", metavar="MODEL", default="", help="use machines with GPUs of this model")
     group.add_argument("--gpus-per-node", type=_count, metavar="N", help="number of GPUs per machine (default: 8)")
     group.add_argument(
+        "-N",
         "--nodes",
         type=_count,
         metavar="N",

@@ -5,15 +5,16 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import shlex
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from primus_core.config.document import Document, Path, at, dotted
 from primus_core.config.files import TEMPLATE
 from primus_core.contracts import launchers
 from primus_core.environment.placement import resolve as place_in_job
-from primus_core.errors import Mistakes, RequestError
+from primus_core.errors import Mistakes, PrimusError, RequestError
 from primus_core.plan.plan import Distributed, Plan, RunPlace
 from primus_core.planning import options as runtime_options
 from primus_core.planning import planner
@@ -25,7 +26,7 @@ from primus_machine import facts as machine
 from primus_machine.captures.assumed import GPUS_PER_NODE, assume_gpus
 from primus_machine.facts import Facts
 from primus_machine.files import plain_json
-from primus_machine.gpus.visible import VISIBLE
+from primus_machine.gpus.visible import VISIBLE, hides_gpus
 from primus_machine.host import UNREAD, HostRoot
 from primus_machine.secrets.redaction import redact, refuse_secrets, secret_values, without_secrets
 from primus_machine.units import counted
@@ -41,6 +42,7 @@ __all__ = [
     "as_yaml",
     "assume_machine",
     "diff",
+    "name_machines",
     "place_of",
     "plan_launch",
     "refuse_misplaced",
@@ -54,6 +56,10 @@ _RUN_DIR = "$PRIMUS_RUN_DIR"
 _STAGE = "pretrain"
 _TOP = ("exp_name", "work_group", "user_name", "workspace", "on_non_finite")
 _OURS = "Primus, for this machine and run"
+
+
+_SOME_GPU = "MI300X"
+"""Stands for the GPUs of machines that nobody named."""
 
 
 class _Row(NamedTuple):
@@ -142,16 +148,48 @@ def resolve_file(
 ) -> tuple[Resolved, Distributed, str]:
     """The experiment in `path` on the machine that is asked for, its ranks, and that machine in words."""
     facts, on = assume_machine(path, args)
-    place = place_in_job(facts, facts.environ)[0]
     words = argparse.Namespace(config=path, overrides=overrides, stage=_STAGE)
 
     def run(_: str, exp_name: str) -> RunPlace:
         return RunPlace(exp_name, _RUN_DIR, "")
 
-    devices = f" with {place.gpus_per_node} {on} each" if on else ""
-    found = train.resolve(TaskCall((), words, facts, place, run, Catalogue.here(HostRoot(), args.layer)))
+    def resolve(facts: Facts) -> tuple[Resolved, Distributed]:
+        place = place_in_job(facts, facts.environ)[0]
+        return train.resolve(TaskCall((), words, facts, place, run, Catalogue.here(HostRoot(), args.layer))), place
+
+    try:
+        found, place = resolve(facts)
+    except PrimusError as error:
+        name_machines(error, args, facts, resolve)
+        raise
     place = place._replace(one_per_node=launchers.find(found.planned.worker.launcher).one_per_node)
-    return found, place, counted(place.nnodes, "node") + devices
+    return found, place, counted(place.nnodes, "node") + (f" with {place.gpus_per_node} {on} each" if on else "")
+
+
+def name_machines(error: PrimusError, args: argparse.Namespace, facts: Facts, again: Callable[[Facts], object]) -> None:
+    """Where the experiment may be for other machines than this one, which has no GPU, let errors that machines with
+    GPUs would not give say how to name such machines, not what to set otherwise. `again` gives the errors of others.
+    """
+    is_decided = "GPUS_PER_NODE" in facts.environ or hides_gpus(facts.gpus, facts.environ)
+    if not facts.host.is_here or facts.gpus or args.assume_host or is_decided:
+        return
+    of_machine = _mistakes(again, facts) - _mistakes(again, facts._replace(gpus=assume_gpus(_SOME_GPU, GPUS_PER_NODE)))
+    files = shlex.join([args.file] if hasattr(args, "file") else [args.first, args.second])
+    resolved = " --resolved" * getattr(args, "resolved", False)
+    for one in error.each():
+        if str(one) in of_machine:
+            one.fix = (
+                "this machine has no GPU; name the machines of the training: "
+                f"primus config {args.action} {files}{resolved} --gpu {_SOME_GPU} --nodes N"
+            )
+
+
+def _mistakes(call: Callable[[Facts], object], facts: Facts) -> set[str]:
+    try:
+        call(facts)
+    except PrimusError as error:
+        return {str(one) for one in error.each()}
+    return set()
 
 
 def _written(args: argparse.Namespace) -> Document:

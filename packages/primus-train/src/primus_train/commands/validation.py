@@ -6,21 +6,20 @@ import argparse
 import copy
 import os
 import re
-import shlex
 from dataclasses import dataclass, field
 from typing import Any
 
 from primus_core import requirements
 from primus_core.errors import PrimusError, RequestError
-from primus_machine.captures.assumed import GPUS_PER_NODE, assume_gpus
+from primus_machine.captures.assumed import assume_gpus
 from primus_machine.facts import Facts
 from primus_machine.gpus import models
-from primus_machine.gpus.visible import hides_gpus
 from primus_machine.units import counted
 from primus_train.commands import families
 from primus_train.commands.resolved import (
     as_json,
     assume_machine,
+    name_machines,
     plan_launch,
     refuse_misplaced,
     resolve_file,
@@ -30,7 +29,6 @@ from primus_train.commands.resolved import (
 __all__ = ["validate"]
 
 _SUFFIXES = (".yaml", ".yml", ".toml")
-_SOME_GPU = "MI300X"
 _NODES = (2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20, 24, 28, 32, 40, 48, 56, 64, 80, 96, 112, 128, 192, 256, 384, 512)
 """Numbers of nodes to try where one is too few."""
 _MANY = 64
@@ -200,8 +198,7 @@ def _attempt(args: argparse.Namespace, facts: Facts, gpu: str) -> _Verdict:
     try:
         return _accepted(args, facts, gpu)
     except PrimusError as error:
-        if _may_have_gpus(args, facts):
-            _name_machines(error, args, facts)
+        name_machines(error, args, facts, lambda facts: plan_launch(args, facts, anew=True))
         return _Verdict(args.file, gpu, error=error)
 
 
@@ -218,30 +215,3 @@ def _accepted(args: argparse.Namespace, facts: Facts, gpu: str) -> _Verdict:
     absent = requirements.absent_files(whole) if not facts.host.is_here else []
     notes = (*planned.notes, *(f"{e.what} here; the nodes need it" for e in absent))
     return _Verdict(args.file, gpu, "; ".join(parts), place.nnodes, notes)
-
-
-def _may_have_gpus(args: argparse.Namespace, facts: Facts) -> bool:
-    """Whether the experiment may be for other machines than this one, which has no GPU: nobody said so, or hid them."""
-    is_decided = "GPUS_PER_NODE" in facts.environ or hides_gpus(facts.gpus, facts.environ)
-    return facts.host.is_here and not (facts.gpus or args.assume_host or is_decided)
-
-
-def _name_machines(error: PrimusError, args: argparse.Namespace, facts: Facts) -> None:
-    """Let errors that machines with GPUs would not give say how to name such machines, not what to set otherwise."""
-    gpus = assume_gpus(_SOME_GPU, GPUS_PER_NODE)
-    of_machine = _mistakes(args, facts) - _mistakes(args, facts._replace(gpus=gpus))
-    for one in error.each():
-        if str(one) in of_machine:
-            one.fix = (
-                "this machine has no GPU; name the machines of the training: "
-                f"primus config validate {shlex.quote(args.file)} --gpu {_SOME_GPU} --nodes N"
-            )
-
-
-def _mistakes(args: argparse.Namespace, facts: Facts) -> set[str]:
-    """The errors of a new run on the machine of `facts`: those about an earlier run are not about the machine."""
-    try:
-        plan_launch(args, facts, anew=True)
-    except PrimusError as error:
-        return {str(one) for one in error.each()}
-    return set()

@@ -144,6 +144,9 @@ class _Walk(NamedTuple):
             right = f"{switch}=false" if options and is_alone(where) else None
             fix = right or f"set its opposite, '{switch}'"
             return ConfigError(what, where=where, fix=fix, options=options, meant=right), {switch}
+        named = _other_names(self.others).get(dotted(path).lower().replace("-", "_"), "")
+        if "=" in named:  # another tool has a switch for a value
+            return ConfigError(what, where=where, fix=f"write {named}"), {named.partition("=")[0]}
         alike = {name for name in beside if bool(_NOT.match(name)) == bool(_NOT.match(str(path[-1])))}
         meant = self.meant(prefix, str(path[-1]), alike)
         if not meant or path[0] == "overrides":
@@ -241,7 +244,7 @@ def _typed(option: Option, value: Any, where: str) -> Any:
     return float(value) if isinstance(value, int) and option.type == "float" else value
 
 
-_EXAMPLES = {"int": "2", "float": "0.1", "str": "a text", "list": "[1, 2]", "dict": "{name: value}"}
+_EXAMPLES = {"int": "2", "float": "0.1", "list": "[1, 2]", "dict": "{name: value}"}
 _NUMBER = r"([+-]?\d+(?:[_,]\d{3})*(?:\.\d+)?(?:e[+-]?\d+)?)(\D*)"
 """A text that was meant as a number: its digits, and what stands behind them."""
 _UNITS = {"k": (1000, 1024), "m": (1000**2, 1024**2)}
@@ -250,8 +253,11 @@ _UNITS = {"k": (1000, 1024), "m": (1000**2, 1024**2)}
 
 def _right_value(option: Option, value: Any) -> str:
     """Return what to do about a value of another type."""
+    if option.choices:
+        return f"write one of {', '.join(map(str, option.choices))}"
     if option.type == "bool":  # `yes`, `no`, `on` and `off` are text since YAML 1.2
-        return "write true or false"
+        alone = isinstance(value, str) and re.match(r"[A-Za-z_][\w.]*=", value)
+        return f"write {option.name}=true, and {value} behind it" if alone else "write true or false"
     number = re.fullmatch(_NUMBER, value, re.IGNORECASE) if isinstance(value, str) else None
     if not number or option.type not in ("int", "float"):
         return _default_of(option)
@@ -267,7 +273,8 @@ def _default_of(option: Option) -> str:
     """Return the default; of a setting without one, what a value looks like."""
     if option.default is not None:
         return f"the default is {option.default!r}"
-    return f"write {_wanted(option)}, for example {_EXAMPLES.get(option.type, '2')}"
+    example = _EXAMPLES.get(option.type)
+    return f"write {_wanted(option)}{f', for example {example}' if example else ''}"
 
 
 def _refuse_infinite(option: Option, value: Any, where: str) -> None:

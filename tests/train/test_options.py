@@ -178,7 +178,7 @@ def test_a_switch_of_another_tool_is_answered_with_the_value_that_it_means(tmp_p
     document, others = Document({"bf16": True}, {(): "x.yaml"}), [str(tmp_path / "others.toml")]
     found = examine(document, OPTIONS, framework="acme", others=others)
     assert [error.fix for error in found.mistakes.found] == ["write precision.kind=bfloat16"]
-    assert found.refused == {"precision.kind"}
+    assert "precision.kind" in found.refused
 
 
 def test_each_value_of_a_list_is_one_of_the_choices() -> None:

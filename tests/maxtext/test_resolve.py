@@ -12,7 +12,7 @@ import pytest
 pytest.importorskip("primus_maxtext", reason="primus-maxtext needs Python 3.12: hatch run maxtext:test")
 
 from tests.indexed_files import write_indexed
-from tests.maxtext.conftest import SETTINGS, needs_maxtext, tiny
+from tests.maxtext.conftest import MODEL, SETTINGS, needs_maxtext, tiny
 from tests.planning import Resolve
 
 from primus_core.errors import ConfigError, MachineError, RequestError
@@ -60,6 +60,9 @@ GRAIN = {"dataset_type": "grain", "grain_train_files": "a.array_record", "tokeni
         ({"attention": "dot_produkt"}, "did you mean 'dot_product'?"),
         ({"grain_file_type": "arrayrecords"}, "did you mean 'arrayrecord'?"),
         ({"model_name": "llama3-8"}, "did you mean 'llama3-8b'?"),
+        ({"model_name": "llama2-7b"}, "'model_name: llama2-7b' has no effect beside 'model'"),
+        ({"model": {**MODEL, "rope_theta": 10000}}, "did you mean 'rope_max_timescale'?"),
+        ({"bf16": True}, "write dtype=bfloat16"),
         ({"attention": "cudnn_flash_te"}, "needs a GPU"),
         ({"steps": 1e30}, "from 1 to 2147483647"),
         ({"metrics_file": "mine"}, "metrics.jsonl of the run directory"),
@@ -294,6 +297,15 @@ def test_files_of_maxtexts_own_pipelines_must_be_there(resolve: Resolve, tmp_pat
     assert "datasets" in {
         need.name for need in resolve(tiny(**GRAIN, hf_path="json").replace('"grain"', '"hf"')).requires
     }
+
+
+def test_nothing_is_read_of_what_another_pipeline_would_read_and_null_is_an_empty_text(resolve: Resolve) -> None:
+    files = {"grain_train_files": "/nowhere/*", "hf_train_files": "/nowhere"}
+    assert not [need for need in resolve(tiny(**files)).requires if need.name.startswith("/nowhere")]
+    text = tiny(**files, data={"text": "python-stdlib", "vocab_size": 512}, vocab_size=512).replace(
+        '"/nowhere/*"', "null"
+    )
+    assert resolve(text.replace('"/nowhere"', "null"))
 
 
 def test_a_checkpoint_of_ones_own_to_start_from_must_be_there(resolve: Resolve, tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from primus_core.config.document import Document
-from primus_core.errors import Mistakes
+from primus_core.errors import ConfigError, Mistakes
 from primus_core.plan.plan import Requirement, Step, Variable, Worker
 from primus_machine.packages import version_of
 from primus_maxtext import checkpoints, device, own_file
@@ -101,6 +101,19 @@ MAXTEXT = MaxText()
 """What the entry point names."""
 
 
+def _refuse_two_models(settings: Document, model: Document, schema: Schema) -> None:
+    """Beside a whole architecture below `model`, `model_name` would change nothing."""
+    name = settings.data.get("model_name")
+    if name in schema.models and name != model.data.get("model_name") and model.data.keys() >= _WHOLE:
+        what = f"'model_name: {name}' has no effect beside 'model'"
+        where, why = settings.where(("model_name",)), "`model` sets the whole architecture"
+        raise ConfigError(what, where=where, why=why, fix="keep one of them")
+
+
+_WHOLE = frozenset(("decoder_block", "base_emb_dim"))
+"""What says that a `model` is an architecture, not changes of another one."""
+
+
 class _Resolution:
     """One call of `resolve`, in steps."""
 
@@ -112,6 +125,8 @@ class _Resolution:
         with mistakes:
             self.data = None if call.is_refused("data") else Data(document.section(("data",)), call)
         model = document.section(("model",))
+        with mistakes:
+            _refuse_two_models(rest, model, schema)
         self.settings = Settings(
             rest.merged_onto(self.data.model(model) if self.data else model), schema, call.refused_flat
         )

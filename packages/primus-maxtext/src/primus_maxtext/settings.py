@@ -76,7 +76,10 @@ class Settings(settings.Settings):
         for name in later:
             with mistakes:
                 _refuse_later(document, name, schema.version)
-        gone = {*WITHOUT_EFFECT, *later}
+        # `grain_train_files=null`: MaxText's own word for nothing is an empty text
+        empty = {name for name, option in schema.options.items() if option.default == ""}
+        empty = {name for name in empty & document.data.keys() if document.data[name] is None}
+        gone = {*WITHOUT_EFFECT, *later, *empty}
         document = Document({k: v for k, v in document.data.items() if k not in gone}, document.marks)
         named: dict[str, Any] | None = None
         with mistakes:

@@ -24,6 +24,9 @@ TAKEN = (
 """What the `data` section says in MaxText's words."""
 _MADE_UP = "synthetic"
 """Templates say so, to run as they stand; data of one's own take its place."""
+_FILES = {
+    "grain": ("grain_train_files", "grain_eval_files", "grain_train_mixture_config_path"), "hf": ("hf_train_files",),
+}  # fmt: skip
 _MODULES = {"tfds": ("tensorflow", "tensorflow_datasets"), "c4_mlperf": ("tensorflow", "tensorflow_datasets"),
             "hf": ("datasets",)}  # fmt: skip
 _TOKENIZERS = (
@@ -77,8 +80,9 @@ class Data:
         """
         if self.corpus is None:
             return (), self._own_pipeline(settings)
+        same = (_MADE_UP, "", self.text.vocab_size if self.text else None)
         for name in (*TAKEN, *(["vocab_size"] if self.text else [])):
-            if name in settings and settings[name] != _MADE_UP:
+            if name in settings and settings[name] not in same:
                 what = f"'{name}' and the section `data` both set the training data"
                 raise settings.error(name, what, fix="keep one of them")
         if self.text:
@@ -136,7 +140,7 @@ class Data:
     def _named(self, settings: Settings) -> list[Requirement]:
         """The files to read. A pattern must match one."""
         found = []
-        for name in ("grain_train_files", "grain_eval_files", "grain_train_mixture_config_path", "hf_train_files"):
+        for name in _FILES.get(settings["dataset_type"], ()):
             for path in _paths(settings[name]) if not settings["grain_file_type"].startswith("mmap") else ():
                 whole = os.path.join(self.call.facts.cwd, os.path.expanduser(path))
                 found.append(Requirement("file", whole, f"correct '{name}'"))

@@ -94,10 +94,14 @@ def test_a_folder_that_is_reached_in_two_ways_runs_once(primus: Run, stage: Path
     assert ran(primus("direct", "--hooks", "hooks", "--hooks", "./link/", "--", "show", cwd=stage)) == ["once"]
 
 
-def test_without_primus_yaml_a_folder_called_hooks_is_only_a_folder(primus: Run, third_party: str, stage: Path) -> None:
+def test_without_primus_yaml_a_folder_called_hooks_is_only_a_folder_and_a_launch_says_so(
+    primus: Run, third_party: str, stage: Path
+) -> None:
     write(stage / "hooks/1.sh", "echo '>ran'\n")
     (stage / "primus.yaml").unlink()
-    assert ran(primus("direct", "--", "greet", cwd=stage, env={"PYTHONPATH": third_party})) == []
+    launched = primus("direct", "--", "greet", cwd=stage, env={"PYTHONPATH": third_party})
+    assert ran(launched) == []
+    assert launched.stderr.count("note: hooks/ is not used") == 1
 
 
 # What they get, and what they say.

@@ -127,6 +127,7 @@ WRONG = {
         "primus.yaml:2: unknown key 'pulgins'",
         "did you mean 'plugins'?",
     ),
+    "variables": ("env: {A: 1}\n", "primus.yaml:1: unknown key 'env'", "`direct: {env: [NAME=VALUE]}`"),
     "a misspelt runtime": ("dirct: {numa: true}\n", "primus.yaml:1: unknown key 'dirct'", "did you mean 'direct'?"),
     "an unknown key of hooks": (
         "hooks:\n  folders: []\n  folder: x\n",

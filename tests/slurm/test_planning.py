@@ -318,6 +318,7 @@ def test_without_slurm_a_run_is_refused_and_nothing_is_made(primus: Run, project
         (["-N2", "sbatch"], "primus slurm sbatch -N2 -- analyze topology"),
         (["-N2", "-J"], "-J needs a value"),
         (["sbatch", "--array=1-4"], "--array is not supported"),
+        (["--test-only", "sbatch", "-N2"], "--test-only is not supported"),
         (["srun", "-N2", "--ntasks-per-node=2"], "--ntasks-per-node=2 is not supported"),
         (["srun", "-N2", "-n4"], "--ntasks=4 is not supported"),
         (["srun", "-n2"], "--ntasks=2 is not supported"),
@@ -515,6 +516,14 @@ def test_several_nodes_that_nothing_holds_together_cannot_restart(primus: Run, p
     result = primus("direct", "--max-restarts", "3", "--", "analyze", "topology", cwd=project, env=environ)
     assert result.returncode == 2
     assert "primus slurm srun -N 2 -- direct --max-restarts" in result.stderr
+
+
+def test_an_option_that_slurm_does_not_have_is_passed_on_with_a_note(primus: Run, project: Path) -> None:
+    words = ("sbatch", "-N2", "--partitoin=amd", "--of-site=3", "--", "analyze", "topology")
+    found = plan_of(primus, project, *words)
+    assert {"--partitoin=amd", "--of-site=3"} <= set(flags(found))
+    [note] = [note for note in found["notes"] if "no option" in note]
+    assert "'--partitoin': did you mean '--partition'?" in note
 
 
 @pytest.mark.full

@@ -151,6 +151,12 @@ def test_a_missing_word_is_named_with_what_it_may_be(
             "container --image I --env A 1 -- train pretrain --config e.yaml",
             "primus container --image I --env A=1 -- train pretrain --config e.yaml",
         ),
+        pytest.param(
+            "direct -- train pretrain --config examples/quickstart.yaml --gpu MI300X",
+            "fix: a launch uses the GPUs that it finds; for another model: "
+            "primus config validate examples/quickstart.yaml --gpu MI300X",
+            marks=pytest.mark.torch,
+        ),
         pytest.param("direct -- preflight --gpus", "primus direct -- preflight --gpu", marks=pytest.mark.torch),
         pytest.param(
             "direct -- run --replay latest",

@@ -31,6 +31,7 @@ def folder(tmp_path: Path) -> Path:
         path = found / f"{name}.yaml"
         path.write_text(path.read_text().replace("steps: 3", "stpes: 3"))
     (found / "other.yaml").write_text("matchers: {}\nrecipes: {}\n")
+    (found / "primus.yaml").write_text("workspace: output\n")
     return found
 
 

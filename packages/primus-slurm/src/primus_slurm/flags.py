@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from primus_machine import nodelist
 from primus_machine.errors import RequestError, suggestion
 
-__all__ = ["COUNT", "ENV", "LOSSES", "TASKS", "Flags", "Options", "gpus_of_node", "nodes_of"]
+__all__ = ["COUNT", "ENV", "LOSSES", "REFUSED", "TASKS", "Flags", "Options", "gpus_of_node", "nodes_of", "refusal"]
 
 ENV = "/usr/bin/env"
 """What srun starts, behind its flags. By its whole path: `--export=NONE` leaves no PATH to look for it."""
@@ -39,6 +39,28 @@ LOSSES = {
     "--overlap": "the step may wait for the end of the step around it",
 }
 """What is lost without a flag that Primus adds by itself; empty: it cannot do without."""
+
+
+_NOTHING = ("with this flag, Slurm starts nothing", "use it with srun or sbatch, without Primus")
+_REMOVE = "remove it"
+REFUSED = {
+    **dict.fromkeys(("test-only", "version", "usage", "help"), _NOTHING),
+    "array": ("every element of an array would be the same run, in the same run directory", "submit them one by one"),
+    "wrap": ("Primus writes the job script", _REMOVE),
+    "multi-prog": ("Primus is the program that Slurm starts", _REMOVE),
+    "image": (
+        "it is an option of the runtime `container`",
+        "put the runtime before the task: ... -- container --image IMAGE -- train pretrain --config FILE",
+    ),
+}
+"""What would make something else of the job than one run: why, and what to do."""
+
+
+def refusal(name: str) -> RequestError:
+    """Return the error about one of them."""
+    why, fix = REFUSED[name]
+    meant = "" if fix == _REMOVE else None
+    return RequestError(f"--{name} is not supported", why=why, fix=fix, options=[f"--{name}"], meant=meant)
 
 
 class Flags(NamedTuple):
@@ -182,6 +204,8 @@ class _Reader:
                                                 if word == "salloc" else "")  # fmt: skip
             raise self._error(f"'{word}' is a command of Slurm itself", fix, "Primus starts srun and sbatch")
         if word in ("srun", "sbatch"):
+            if any(name in REFUSED for name in self.given):  # said of what this error would propose
+                raise refusal(next(name for name in self.given if name in REFUSED))
             fix = f"write it first: primus slurm {word} ..."
             raise self._error(f"'{word}' comes after options", fix, why, kind="late", options=[word])
         raise self._error(f"'{word}' is not understood", near or "put `--` before the task", why, options=[word])

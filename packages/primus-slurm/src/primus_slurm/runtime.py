@@ -15,11 +15,11 @@ from primus_core.plan.plan import AddedFlag, PlannedFile, Requirement, RunPlace,
 from primus_core.plugins.outer import OuterCall, OuterPlan
 from primus_core.request.arguments import Parser, duration, whole_number
 from primus_machine import packages
-from primus_machine.errors import RequestError
+from primus_machine.errors import RequestError, nearest
 from primus_machine.facts import Facts
 from primus_machine.secrets.redaction import refuse_secrets
 from primus_machine.units import counted
-from primus_slurm.flags import COUNT, ENV, LOSSES, TASKS, Options, gpus_of_node, nodes_of
+from primus_slurm.flags import COUNT, ENV, LOSSES, REFUSED, TASKS, Options, gpus_of_node, nodes_of, refusal
 from primus_slurm.steps import wishes_of_job
 
 __all__ = ["SCRIPT", "SLURM"]
@@ -35,18 +35,7 @@ _WARNING_S = 60
 earlier still (`man sbatch`, --signal).
 """
 _FIX = "run this where Slurm's commands are, or without Slurm: primus direct -- ..."
-_REMOVE = "remove it"
-_NOTHING = ("with this flag, Slurm starts nothing", "use it with srun or sbatch, without Primus")
-_REFUSED = {
-    **dict.fromkeys(("test-only", "version", "usage", "help"), _NOTHING),
-    "array": ("every element of an array would be the same run, in the same run directory", "submit them one by one"),
-    "wrap": ("Primus writes the job script", _REMOVE),
-    "multi-prog": ("Primus is the program that Slurm starts", _REMOVE),
-    "image": (
-        "it is an option of the runtime `container`",
-        "put the runtime before the task: ... -- container --image IMAGE -- train pretrain --config FILE",
-    ),
-}
+_ALIKE = 0.8
 _PARSABLE, _KILL = "--parsable", "kill-on-bad-exit"
 """Look-alikes of sbatch do not know it, and submit without it."""
 _APPEND = "--open-mode=append"
@@ -150,17 +139,28 @@ Primus passes all other flags to srun or sbatch unchanged. Set defaults for them
 
 def _refuse_flags(asked: _Asked) -> None:
     """What would make something else of the job than one run, whether a flag, a default or a variable asks for it."""
-    for name, (why, fix) in _REFUSED.items():
+    for name, (why, _) in REFUSED.items():
         variable = f"SBATCH_{_variable(f'--{name}')}"
         if name in asked.values:
-            meant = "" if fix == _REMOVE else None
-            raise RequestError(f"--{name} is not supported", why=why, fix=fix, options=[f"--{name}"], meant=meant)
+            raise refusal(name)
         if asked.command == "sbatch" and variable in asked.environ:
             raise RequestError(
                 f"{variable} is set, to '{asked.environ[variable]}', and is not supported",
                 why=f"sbatch interprets it as --{name}; {why}",
                 fix=f"unset {variable}",
             )
+
+
+def _misspelt(asked: _Asked) -> tuple[str, ...]:
+    """Notes on options that Slurm does not have. A site's own, or another scheduler under its name, may have them."""
+    options = asked.options
+    unknown = (name for name in asked.values if name not in options.takes and options.fits(name))
+    found = {name: nearest(name, options.takes, _ALIKE) for name in unknown}
+    return tuple(
+        f"Slurm has no option '--{name}': did you mean '--{near}'? It is passed on as it is"
+        for name, near in found.items()
+        if near
+    )
 
 
 def _refuse_several_tasks(asked: _Asked) -> None:
@@ -275,7 +275,8 @@ def _srun(call: OuterCall, asked: _Asked) -> OuterPlan:
         added=_added(own, asked),
     )
     steps = (*_folders(asked, call.facts), step)
-    return OuterPlan(steps, requires=(Requirement("command", "srun", _FIX),), max_restarts=restarts)
+    needs = (Requirement("command", "srun", _FIX),)
+    return OuterPlan(steps, requires=needs, notes=_misspelt(asked), max_restarts=restarts)
 
 
 def _flags(own: Sequence[str], asked: _Asked) -> list[str]:
@@ -352,6 +353,7 @@ def _sbatch(call: OuterCall, asked: _Asked) -> OuterPlan:
         (*_folders(asked, call.facts), submit, *follow),
         files=(script,),
         requires=(Requirement("command", "sbatch", _FIX),),
+        notes=_misspelt(asked),
     )
 
 

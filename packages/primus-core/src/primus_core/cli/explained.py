@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 import sys
 from collections.abc import Mapping
 
@@ -41,6 +42,9 @@ def explain(error: Exception, words: list[str], environ: Mapping[str, str]) -> i
                 one.fix = re.sub(
                     r"(?<!`)\bprimus (?!.*--dry-run)(?=[a-z]+ .*-- |replay )", "primus --dry-run ", one.fix
                 )
+            if "--config" in words[:-1]:
+                named = shlex.quote(words[words.index("--config") + 1])
+                one.fix = one.fix.replace("config validate FILE", f"config validate {named}")
     text = "".join(map(as_line, several))
     text += f"primus: {len(several)} errors\n" if len(several) > 1 else ""
     if "--debug" in words:

@@ -65,8 +65,6 @@ def run(words: Sequence[str], layer: str) -> int:
     beside = os.path.dirname(args.config) or "." if args.config else ""
     believed = trust.of(host.environ)
     folders = hook_folders(facts, catalogue.system, beside, args.hooks)
-    if os.path.isdir("hooks") and not (os.path.exists("primus.yaml") or beside == "." or folders):
-        sys.stderr.write("primus: note: hooks/ is not used: neither ./primus.yaml nor --config FILE is beside it\n")
     found = scripts.hook_files(folders, args.task, believed)  # refuses a folder that is not there
     found = found if args.task else _all(folders)
     rows = [{"kind": "hook", "runs": path, "from": "once per node, before the ranks"} for path in found]

@@ -105,9 +105,10 @@ class _Checked:
         raise ConfigError(what, where=self.source.where(path), why=why, fix=fix)
 
     def _unknown(self, path: Path, known: list[str], more: str) -> NoReturn:
+        from primus_core.request import former
         from primus_machine.errors import suggestion
 
-        fix = suggestion(str(path[-1]), known) or f"remove it{more}"
+        fix = former.instead("primus.yaml", dotted(path)) or suggestion(str(path[-1]), known) or f"remove it{more}"
         self._fail(path, f"unknown key '{dotted(path)}'", why=f"known: {', '.join(known)}", fix=fix)
 
     @cached_property

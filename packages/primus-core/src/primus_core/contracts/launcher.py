@@ -71,6 +71,4 @@ class Launcher(Protocol):
         """The process of this node, and what it needs. Pure: it starts nothing."""
 
     def signalled(self, output: str) -> Iterable[Signalled]:
-        """The ranks that a signal ended, or that failed, the first that it saw first; what they say themselves is not
-        asked of it.
-        """
+        """The ranks that a signal ended or that failed, in the order in which it saw them; not what they say."""

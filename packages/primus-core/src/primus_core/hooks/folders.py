@@ -28,7 +28,10 @@ def hook_folders(facts: Facts, system: SystemConfig, beside: str, given: Sequenc
     if variables.IN_HOOK in facts.environ:  # it would start itself without end
         return whole
     implied, asked = ([path] if _may_hold_hooks(path, facts) else [] for path in (project, request))
-    return [*implied, *system.hook_folders, *asked, *whole]
+    found = [*implied, *system.hook_folders, *asked, *whole]
+    if not submitted and here("hooks") not in (project, request, *found) and os.path.isdir(here("hooks")):
+        trust.say_once("primus: note: hooks/ is not used: neither ./primus.yaml nor --config FILE is beside it\n")
+    return found
 
 
 def _may_hold_hooks(folder: str, facts: Facts) -> bool:

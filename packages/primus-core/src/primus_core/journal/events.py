@@ -86,9 +86,7 @@ def known_secrets(environ: tuple[tuple[str, str], ...]) -> tuple[str, ...]:
 
 
 def append(path: str, record: Mapping[str, Any]) -> None:
-    """Add one line to `path`. `record` has been masked. Where that fails, this process says so once, and at its end how
-    often it did.
-    """
+    """Add one masked line to `path`. Where that fails, this process says so once, and at its end how often."""
     try:
         append_line(path, plain_json.dumps(record))
     except OSError as error:  # a full disk must not end a run that trains

@@ -22,9 +22,7 @@ __all__ = ["LockWatch", "RecordWatch", "held"]
 
 @contextmanager
 def held(path: str) -> Iterator[None]:
-    """Hold the lock `path`; so do the processes that are forked meanwhile. Without a path, or where there are no
-    locks, nothing.
-    """
+    """Hold the lock `path`, and with it all processes forked meanwhile. Without a path or locks, nothing."""
     descriptor = _open(path)
     try:
         if descriptor is not None:

@@ -68,9 +68,7 @@ class OuterPlan(NamedTuple):
     requires: tuple[Requirement, ...] = ()
     notes: tuple[str, ...] = ()
     withheld: frozenset[str] = frozenset()
-    """Names of variables that the process itself shall not get: its words say them where they count. One that submits
-    gets none of `variables.OF_STEPS`.
-    """
+    """Variables that the process shall not get: its words say them. One that submits gets no `variables.OF_STEPS`."""
     max_restarts: int = 0
     """The number of consecutive restarts without progress after which Primus gives up."""
 

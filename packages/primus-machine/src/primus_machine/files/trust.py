@@ -29,6 +29,7 @@ __all__ = [
     "owner",
     "refused",
     "say",
+    "say_once",
     "with_name",
     "writers",
 ]
@@ -209,11 +210,12 @@ def command(path: str) -> str:
 
 def say(path: str, why: str, shown: str = "") -> None:
     """Say, once, that something was skipped, and the command that settles it."""
-    _say(f"primus: skipped {shown or path}: {why}; to use it: {command(path)}\n")
+    say_once(f"primus: skipped {shown or path}: {why}; to use it: {command(path)}\n")
 
 
 @cache
-def _say(line: str) -> None:
+def say_once(line: str) -> None:
+    """Write a line to stderr; it is not said again."""
     try:
         sys.stderr.write(printable(line, "\n"))
     except OSError:  # nobody reads

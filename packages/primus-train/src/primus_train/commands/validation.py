@@ -29,6 +29,7 @@ from primus_train.commands.resolved import (
 __all__ = ["validate"]
 
 _SUFFIXES = (".yaml", ".yml", ".toml")
+_OF_SYSTEM = ("primus.yaml", ".primus.yaml")
 _NODES = (2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20, 24, 28, 32, 40, 48, 56, 64, 80, 96, 112, 128, 192, 256, 384, 512)
 """Numbers of nodes to try where one is too few."""
 _MANY = 64
@@ -83,8 +84,8 @@ def _validate_folder(args: argparse.Namespace) -> int:
 
 
 def _experiments(folder: str) -> list[str]:
-    """Return the files below a folder, in order."""
-    walk = (os.path.join(top, name) for top, _, names in os.walk(folder) for name in names)
+    """Return the files below a folder, in order, without those of system configs."""
+    walk = (os.path.join(top, name) for top, _, names in os.walk(folder) for name in names if name not in _OF_SYSTEM)
     return sorted(path for path in walk if path.endswith(_SUFFIXES))
 
 

@@ -108,7 +108,6 @@ def acme(tmp_path: Path) -> dict[str, str]:
     return {"PYTHONPATH": str(tmp_path / "site")}
 
 
-@pytest.mark.full
 def test_a_failure_hides_nothing_and_every_result_can_be_compared(
     primus: Run, acme: dict[str, str], tmp_path: Path
 ) -> None:

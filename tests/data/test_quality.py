@@ -85,7 +85,6 @@ def samples(folder: Path, step: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text(encoding="ascii").splitlines()]
 
 
-@pytest.mark.full
 def test_what_is_planted_goes_and_clean_text_stays_as_it_is_in_the_order_of_the_input(done: Path) -> None:
     for before, after in zip(planted.documents(), kept(done), strict=True):
         assert after[1:] if after[0]["id"] == "mail" else after == [one for one in before if one["id"][:5] == "clean"]

@@ -64,7 +64,6 @@ def test_a_decorated_function_runs_on_every_rank_with_all_of_its_words(primus: R
         assert f"rank {rank} inspect ranks ['--shape', 'a b', '$HOME']" in said
 
 
-@pytest.mark.full
 def test_its_exit_code_is_the_commands_and_what_it_returns_is_ignored(primus: Run, team: Path) -> None:
     assert primus("direct", "--single", "--", "inspect", "ranks").returncode == 0
     failed = primus("direct", "--single", "--", "inspect", "ranks", "fail")

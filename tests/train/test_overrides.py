@@ -66,6 +66,10 @@ def test_any_words_are_settings_or_refused(words: list[str]) -> None:
         (["empty=", "--void=", "--bare", "", "n=null"], {"empty": "", "void": "", "bare": "", "n": None}),
         (["a=None", "b=null", "c=~", "--d", "None", "e='None'"], {**dict.fromkeys("abcd"), "e": "None"}),
         (["--fast", "--lr", "1"], {"fast": True, "lr": 1}),
+        (
+            ["--train-iters", "5", "--opt.max-lr=1", "--no-fusion"],
+            {"train_iters": 5, "opt": {"max_lr": 1}, "no_fusion": True},
+        ),
         (["lr=1", "--fast"], {"fast": True, "lr": 1}),
     ],
 )

@@ -6,6 +6,7 @@ import json
 import re
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.conftest import ROOT, Run
@@ -36,16 +37,19 @@ def project(tmp_path: Path) -> Path:
     return tmp_path
 
 
+def dear(task: str, words: str, signature: str) -> Any:
+    return pytest.param(task, words, signature, marks=pytest.mark.full)
+
+
 @pytest.mark.torch
-@pytest.mark.full
 @pytest.mark.parametrize(
     ("task", "words", "signature"),
     [
-        ("collective", "in a collective: barrier", "collective.desync"),
+        dear("collective", "in a collective: barrier", "collective.desync"),
         ("python", "in the program's own code", "collective.rank_behind"),
-        ("native", "in a native call: pthread_mutex_lock (libc.so.6)", "collective.rank_behind"),
-        ("loader", "in its data loader: worker process ", "collective.rank_behind"),
-        pytest.param("stopped", "stopped by a signal", "collective.rank_behind", marks=pytest.mark.full),
+        dear("native", "in a native call: pthread_mutex_lock (libc.so.6)", "collective.rank_behind"),
+        dear("loader", "in its data loader: worker process ", "collective.rank_behind"),
+        dear("stopped", "stopped by a signal", "collective.rank_behind"),
     ],
 )
 def test_the_rank_that_hangs_is_named_with_its_line(

@@ -185,6 +185,8 @@ def _next(rest: list[str]) -> tuple[str, str, str | None]:
         other = former.instead("direct", word) if word.startswith("-") and not dashed else ""
         fix = _FORMS if dashed else _joined(name.rstrip(":"), rest)
         raise RequestError(f"'{word}' is not a setting", fix=other or fix, options=[word])
+    if dashed:  # `--tensor-model-parallel-size`, as on Megatron's own command line
+        name = name.replace("-", "_")
     if equals:
         return word, name, value
     if not rest or (rest[0].startswith("--") and not rest[0][2:3].isdigit()):
@@ -193,7 +195,7 @@ def _next(rest: list[str]) -> tuple[str, str, str | None]:
     if more := list(takewhile(_is_bare, rest)):
         del rest[: len(more)]
         values = " ".join([value, *more]).removeprefix("= ")
-        right = shlex.quote(f"{name.replace('-', '_')}={values}")
+        right = shlex.quote(f"{name}={values}")
         what = f"'{word}' has {len(more) + 1} words behind it: {value} {' '.join(more)}"
         raise RequestError(what, fix=f"write {right}, as one word")
     return f"{word} {value}", name, value

@@ -31,7 +31,8 @@ class Train:
     scope: Scope = "rank"
     epilog = """examples:
   primus direct -- train pretrain --config exp.yaml
-  primus direct -- train pretrain --config exp.yaml training.steps=100 --optimizer.lr 3e-4
+  primus direct -- train pretrain --config exp.yaml training.steps=100 --optimizer.lr 3e-4   # TorchTitan's names
+  primus direct -- train pretrain --config exp.yaml train_iters=100 --lr 3e-4                # Megatron's
   primus direct -- train pretrain --config exp.yaml --profile 10:13
   primus direct --dry-run -- train pretrain --config exp.yaml
   primus direct -- train pretrain --replay output/exp_2026_11_21_134522"""

@@ -204,7 +204,7 @@ def _other(args: argparse.Namespace, framework: str, *, is_here: bool) -> dict[s
         find_verifier(args.against)
     except RequestError as error:
         if not args.against_python:
-            meant = suggestion(args.against, homes.names("backends"))
+            meant = suggestion(args.against, {*homes.names("backends")} - {args.against})
             fix = "if another environment has it, name its Python: --against-python PATH"
             raise RequestError(error.what, why=error.why, fix=f"{meant} {fix}".strip()) from None
     return {"framework": args.against, "python": args.against_python or sys.executable}

@@ -1,4 +1,4 @@
-"""Manage experiments, templates and primus.yaml files: list, new, show, validate, diff, system."""
+"""Manage experiments, templates and primus.yaml files: list, new, show, validate, diff, migrate, system."""
 
 from __future__ import annotations
 

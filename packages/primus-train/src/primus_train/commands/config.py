@@ -34,7 +34,8 @@ _SHOW_EPILOG = """examples:
   primus config show template:megatron/llama3.1_8B/MI300X --resolved --json"""
 _VALIDATE_EPILOG = """examples:
   primus config validate exp.yaml
-  primus config validate exp.yaml training.steps=100 --optimizer.lr 3e-4
+  primus config validate exp.yaml training.steps=100 --optimizer.lr 3e-4   # TorchTitan's names
+  primus config validate exp.yaml train_iters=100 --lr 3e-4                # Megatron's
   primus config validate exp.yaml --gpu MI300X --nodes 8
   primus config validate experiments/ --json
   primus config validate experiments/ --markdown

@@ -34,6 +34,7 @@ REFUSED: list[Case] = [
     ("recompute_method", 1, {**FULL, "recompute_method": "uniform"}),
     ("recompute_method", 1, {**SELECTIVE, "recompute_method": "uniform"}),
     ("recompute_num_layers", 1, {**SELECTIVE, "recompute_num_layers": 1}),
+    ("recompute_modules", 1, {**SELECTIVE, "recompute_modules": ["attention"]}),
     ("recompute_modules", 1, {**SELECTIVE, "recompute_modules": ["mla_up_proj"]}),
     ("distribute_saved_activations", 1, {"distribute_saved_activations": True}),
     (
@@ -45,6 +46,7 @@ REFUSED: list[Case] = [
         },
     ),
     ("tp_comm_overlap", 2, {**TENSOR, "tp_comm_overlap": True}),
+    ("overlap_param_gather", 2, {**FSDP, "overlap_param_gather": True, "overlap_grad_reduce": True}),
     ("overlap_param_gather", 2, {"overlap_param_gather": True, "overlap_grad_reduce": True}),
     ("overlap_param_gather", 2, {"overlap_param_gather": True, "use_distributed_optimizer": True}),
     (
@@ -76,6 +78,14 @@ REFUSED: list[Case] = [
     ("main_params_dtype", 1, {"main_params_dtype": "fp16"}),
     ("exp_avg_dtype", 1, {"exp_avg_dtype": "bf16"}),
     ("exp_avg_sq_dtype", 1, {"exp_avg_sq_dtype": "fp8"}),
+    ("optimizer", 2, {"optimizer": "sgd", "use_distributed_optimizer": True}),
+    ("async_save", 1, {"async_save": True, "ckpt_format": "torch", "save": "x", "save_interval": 1}),
+    ("split", 1, {"split": "98,1,1,0"}),
+    ("pipeline_model_parallel_layout", 2, {**PIPELINE, "pipeline_model_parallel_layout": "Ettt|ttL"}),
+    ("adam_beta1", 1, {"adam_beta1": 1.0}),
+    ("adam_beta2", 1, {"adam_beta2": 1.5}),
+    ("hidden_dropout", 1, {"hidden_dropout": 1.2}),
+    ("attention_dropout", 1, {"attention_dropout": -0.1}),
     ("optimizer_cpu_offload", 1, {"optimizer_cpu_offload": True}),
     ("fp8_param_gather", 1, {"fp8": "hybrid", "fp8_param_gather": True}),
     ("fp4", 1, {"fp8": "hybrid", "fp4": "e2m1"}),
@@ -115,8 +125,11 @@ REFUSED: list[Case] = [
     ("eval_global_batch_size", 2, {"eval_global_batch_size": 6}),
     ("step_batch_size_schedule", 1, {"step_batch_size_schedule": "0:4 10:8"}),
 ]  # fmt: skip
-LATER = {"rampup_batch_size"}
-"""What Megatron refuses only when it counts the micro-batches of a step."""
+LATER = {
+    "rampup_batch_size", "async_save", "split", "adam_beta1", "adam_beta2", "hidden_dropout", "attention_dropout",
+    "optimizer",
+}  # fmt: skip
+"""What Megatron refuses only when it makes the optimizer, a layer, a data set or a checkpoint, or counts micro-batches."""
 NOT_HERE = "requires FusedAdam from TransformerEngine"
 
 
@@ -166,3 +179,9 @@ def test_megatron_refuses_them_too_and_takes_what_is_proposed(
     assert not answers[str(plain)], "what is refused here is refused for what was changed"
     assert {one[0] for one in wrong if not answers[str(one)]} == LATER
     assert not [answers[str(one)] for one in mended if answers[str(one)] and NOT_HERE not in answers[str(one)]]
+
+
+@pytest.mark.parametrize("layout", ["Ett|ttL", "Et*2|t*2L", "Et,t|t,tL", "E(t|)*2t|tL"])
+def test_a_layout_of_stages_that_megatron_takes_is_taken(resolve: Resolve, layout: str) -> None:
+    stages = {"pipeline_model_parallel_size": 2, "pipeline_model_parallel_layout": layout}
+    assert resolve(tiny(**stages), ranks=2, gpus=8)

@@ -165,8 +165,8 @@ def test_a_missing_word_is_named_with_what_it_may_be(
         ),
         pytest.param(
             "direct -- run",
-            "fix: primus direct -- run FILE.py [arguments of FILE]; "
-            "to train an experiment: primus direct -- train pretrain --config FILE",
+            "fix: `primus direct -- run FILE.py [arguments of FILE]`; "
+            "to train an experiment: `primus direct -- train pretrain --config FILE`",
             marks=pytest.mark.torch,
         ),
     ],

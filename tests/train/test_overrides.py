@@ -103,7 +103,7 @@ def test_all_wrong_words_are_said_at_once() -> None:
 def test_several_words_behind_a_setting_are_one_mistake_and_what_to_write_is_one_word() -> None:
     error = refused("--data-path", "0.7", "/web", "0.3", "/my books", "a=1")
     assert error.what == "'--data-path' has 4 words behind it: 0.7 /web 0.3 /my books"
-    assert error.fix == "write 'data_path=0.7 /web 0.3 /my books', as one word"
+    assert error.fix == "write 'data_path=[0.7, /web, 0.3, /my books]', as one word"
     assert refused("--lr", "=", "3e-4").fix == "write lr=3e-4, as one word"
 
 

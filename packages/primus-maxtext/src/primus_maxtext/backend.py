@@ -146,6 +146,9 @@ class _Resolution:
         if settings.without_effect:
             self.notes.append(f"ignored, because Primus sets it itself: {', '.join(settings.without_effect)}")
         with settings.mistakes:
+            if "checkpoint_period" in settings and not settings["enable_checkpointing"]:
+                self.notes.append("no checkpoint is saved: enable_checkpointing is false")
+        with settings.mistakes:
             steps, files = self.applied()
         with settings.mistakes:
             self.length()

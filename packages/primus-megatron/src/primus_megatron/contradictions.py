@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from functools import partial
 
 from primus_megatron.layout import Layout
@@ -59,6 +60,13 @@ def _of_no_slope(name: str, s: Settings, layout: Layout) -> bool:
     return s["weight_decay_incr_style"] == "constant" and s[name] is not None
 
 
+_SHARES = {"adam_beta1": 0.9, "adam_beta2": 0.95, "hidden_dropout": 0.0, "attention_dropout": 0.0}
+
+
+def _is_all(name: str, s: Settings, layout: Layout) -> bool:
+    return s[name] is not None and not 0 <= s[name] < 1
+
+
 def _of_no_stage(name: str, s: Settings, layout: Layout) -> bool:
     return s[name] is not None and layout.pipeline == 1
 
@@ -70,6 +78,42 @@ def _ramps(s: Settings, layout: Layout) -> bool:
         return bool(ramp)
     start, step, samples = ramp
     return min(start, step) < 1 or samples < 0 or start > total or bool((total - start) % step)
+
+
+_PIECES = frozenset((
+    "core_attn", "moe_act", "layernorm", "mla_up_proj", "mlp", "moe", "shared_experts", "gdn_norm_out",
+))  # fmt: skip
+
+
+def _layers(layout: str) -> str:
+    """The letters of a layout, its stages divided by `|`, as `PipelineParallelLayerLayout.parse_str_to_list` does."""
+    text = layout.replace(",", "")
+    for pattern in (r"\(([^)]+)\)\*(\d{1,4})", r"(.)\*(\d{1,4})"):
+        text = re.sub(pattern, lambda found: found[1] * int(found[2]), text)
+    return text
+
+
+def _stages_do_not_fit(s: Settings, at: Layout) -> bool:
+    """Whether a layout has other letters or layers, or does not begin and end as Megatron wants it."""
+    text = s["pipeline_model_parallel_layout"]
+    if not isinstance(text, str):
+        return False
+    stages, letters = _layers(text).split("|"), _layers(text).replace("|", "")
+    in_place = letters[:1] + letters[-1:] == "EL" and letters.count("E") == letters.count("L") == 1
+    layers = letters.count("t") == s["num_layers"] and letters.count("m") == (s["mtp_num_layers"] or 0)
+    return not (set(letters) <= set("EtmL") and in_place and layers and not len(stages) % at.pipeline)
+
+
+def _is_no_split(s: Settings, at: Layout) -> bool:
+    shares = str(s["split"]).split(",")
+    return s["split"] is not None and (len(shares) > 3 or not all(map(_is_share, shares)))
+
+
+def _is_share(word: str) -> bool:
+    try:
+        return float(word) >= 0
+    except ValueError:
+        return False
 
 
 def _evaluation_is_uneven(s: Settings, layout: Layout) -> bool:
@@ -89,6 +133,9 @@ CONTRADICTIONS: tuple[_Row[Settings, Layout], ...] = (
             f"remove '{name}', or recompute_granularity=full recompute_method=uniform recompute_num_layers=1")
         for name in ("recompute_method", "recompute_num_layers")
     ),
+    _Row("recompute_modules",
+        lambda s, _: s["recompute_granularity"] == "selective" and {*(s["recompute_modules"] or ())} - _PIECES,
+        f"Megatron can recompute {', '.join(sorted(_PIECES))}", "name some of these"),
     _Row("recompute_modules", lambda s, _: _recomputed(s, "mla_up_proj") and not s["multi_latent_attention"],
         "'mla_up_proj' is a part of latent attention", "remove it, or multi_latent_attention=true"),
     _Row("distribute_saved_activations",
@@ -102,8 +149,10 @@ CONTRADICTIONS: tuple[_Row[Settings, Layout], ...] = (
     _Row("tp_comm_overlap", lambda s, at: s["tp_comm_overlap"] and not (s["sequence_parallel"] and at.tensor > 1),
         "it overlaps the communication of sequence parallelism",
         "sequence_parallel=true, with tensor_model_parallel_size above 1; or remove it"),
+    _Row("overlap_param_gather", lambda s, _: _on(s, _FSDP, "overlap_param_gather"),
+        f"'{_FSDP}' gathers parameters by itself", "overlap_param_gather=false"),
     _Row("overlap_param_gather",
-        lambda s, _: s["overlap_param_gather"] and not (
+        lambda s, _: s["overlap_param_gather"] and not _on(s, _FSDP) and not (
             _any(s, "use_distributed_optimizer", "use_megatron_fsdp") or s["optimizer"] == "dist_muon"
         ),
         "the optimizer of each rank has all parameters, and gathers none", "use_distributed_optimizer=true"),
@@ -126,6 +175,8 @@ CONTRADICTIONS: tuple[_Row[Settings, Layout], ...] = (
         f"Megatron has no such kernel with '{_FSDP}'", "gradient_accumulation_fusion=false"),
     _Row("ckpt_format", lambda s, _: _on(s, _FSDP) and s["ckpt_format"] not in ("torch_dist", "torch_dcp"),
         f"'{_FSDP}' cannot save it", "ckpt_format=torch_dist"),
+    _Row("async_save", lambda s, _: s["async_save"] and s["ckpt_format"] == "torch",
+        "'ckpt_format: torch' is saved at once, or not at all", "async_save=false, or ckpt_format=torch_dist"),
     _Row("ckpt_format", lambda s, _: s["ckpt_format"] == "torch_dcp" and not _on(s, _FSDP),
         f"Megatron saves it with '{_FSDP}' alone", "ckpt_format=torch_dist"),
     _Row("ckpt_format", lambda s, at: s["ckpt_format"] == "torch_dcp" and max(at.tensor, at.pipeline) > 1,
@@ -150,6 +201,9 @@ CONTRADICTIONS: tuple[_Row[Settings, Layout], ...] = (
             f"{name}=fp32, or use_precision_aware_optimizer=true use_distributed_optimizer=true")
         for name in _STATE
     ),
+    _Row("optimizer", lambda s, _: s["optimizer"] == "sgd" and _on(s, "use_distributed_optimizer"),
+        "Megatron distributes the state of Adam, and SGD has none",
+        "optimizer=adam, or use_distributed_optimizer=false"),
     _Row("optimizer_cpu_offload",
         lambda s, _: s["optimizer_cpu_offload"] and not s["use_precision_aware_optimizer"],
         "Megatron offloads the precision-aware optimizer alone",
@@ -235,6 +289,10 @@ CONTRADICTIONS: tuple[_Row[Settings, Layout], ...] = (
             "it is a stage of a pipeline, and there is none", f"remove '{name}'")
         for name in ("decoder_first_pipeline_num_layers", "decoder_last_pipeline_num_layers")
     ),
+    _Row("pipeline_model_parallel_layout", _stages_do_not_fit,
+        "it begins with E and ends with L, has t for each of num_layers ({num_layers}) and m for each MTP layer, and"
+        " stages divided by |, as many as pipeline_model_parallel_size ({pipeline_model_parallel_size}) or a multiple",
+        "such as Etttt|tttL for 7 layers on 2 stages"),
     _Row("cpu_offloading_num_layers", lambda s, at: s["cpu_offloading_num_layers"] and at.pipeline > 1,
         "Megatron offloads no activations in a pipeline", "pipeline_model_parallel_size=1, or remove it"),
     _Row(_RAMP, _ramps,
@@ -243,6 +301,12 @@ CONTRADICTIONS: tuple[_Row[Settings, Layout], ...] = (
         "16 16 100000, for instance, or remove it"),
     _Row("eval_global_batch_size", _evaluation_is_uneven,
         "each data-parallel rank evaluates whole micro-batches of {micro_batch_size}", "take a multiple for each rank"),
+    _Row("split", _is_no_split, "it has three shares at most, of the documents to train, validate and test on",
+        "99,1,0, for instance"),
+    *(
+        _Row(name, partial(_is_all, name), "it is a share: at least 0, and below 1", f"{name}={usual}")
+        for name, usual in _SHARES.items()
+    ),
     _Row("step_batch_size_schedule", lambda s, _: _on(s, "step_batch_size_schedule", "global_batch_size"),
         "'global_batch_size' is set, too", "keep one of them"),
 )  # fmt: skip

@@ -17,7 +17,7 @@ def _check_unit(settings: Settings) -> None:
         if settings[name] != settings.options[name].default:
             what = f"'{name}' counts samples, and 'train_iters' iterations"
             fix = f"set {name.replace('samples', 'iters')} instead"
-            raise settings.error(name, what, why="Megatron takes one of them", fix=fix)
+            raise settings.error(name, what, why="Primus counts iterations", fix=fix)
 
 
 def _check_warmup(settings: Settings) -> None:

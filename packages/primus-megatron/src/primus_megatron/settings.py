@@ -19,8 +19,9 @@ _ONE_OR_MORE = (
     "num_experts", "train_iters", "seq_length", "max_position_embeddings", "micro_batch_size", "global_batch_size",
     "tensor_model_parallel_size", "pipeline_model_parallel_size", "context_parallel_size",
     "expert_model_parallel_size", "expert_tensor_parallel_size", "save_interval", "eval_interval", "log_interval",
+    "make_vocab_size_divisible_by", "vocab_size", "moe_router_topk",
 )  # fmt: skip
-_ZERO_OR_MORE = ("lr", "min_lr", "lr_warmup_iters", "weight_decay", "clip_grad", "eval_iters", "num_workers")
+_ZERO_OR_MORE = ("lr", "min_lr", "lr_warmup_iters", "weight_decay", "clip_grad", "eval_iters", "num_workers", "seed")
 LEAST: dict[str, float] = {**dict.fromkeys(_ONE_OR_MORE, 1), **dict.fromkeys(_ZERO_OR_MORE, 0)}
 """Megatron says these in assertions on every rank, hours of queueing later, or divides by zero."""
 _ASKED_OTHERWISE = {

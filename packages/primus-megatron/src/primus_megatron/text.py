@@ -30,6 +30,7 @@ PATHS: Mapping[str, PathKind] = {
 }
 """Settings that are paths. A tokenizer may be a name on huggingface.co."""
 _TAKEN = (*_PATHS, *_FILES, "mock_data", "split")
+_RAW = (".jsonl", ".json", ".txt", ".parquet", ".jsonl.gz", ".jsonl.zst")
 _TOKENIZER = ("tokenizer_type", "tokenizer_model")
 
 
@@ -120,6 +121,10 @@ def _prefixes(settings: Settings, name: str, cwd: str, *, known: bool) -> list[R
         raise settings.error(name, what, why=why, fix=fix)
     for index in paths:
         word = words[index]
+        if word.endswith(_RAW):
+            what, why = f"'{name}' names '{word}'", "that is raw text, and Megatron reads .bin/.idx files"
+            fix = f"{name}=null data.input={word} data.tokenizer_model=FILE, or `primus data prepare`"
+            raise settings.error(name, what, why=why, fix=fix)
         if word.endswith((".bin", ".idx")):
             raise settings.error(
                 name,

@@ -35,7 +35,7 @@ _WARNING_S = 60
 earlier still (`man sbatch`, --signal).
 """
 _FIX = "run this where Slurm's commands are, or without Slurm: primus direct -- ..."
-_ALIKE = 0.8
+_ALIKE = 0.85
 _PARSABLE, _KILL = "--parsable", "kill-on-bad-exit"
 """Look-alikes of sbatch do not know it, and submit without it."""
 _APPEND = "--open-mode=append"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from primus_core.config.document import Document, Path
@@ -36,6 +36,7 @@ LEAST: dict[str, float] = {
 """TorchTitan says these in assertions, hours of queueing later."""
 _BOTH = ("activation_checkpoint.mode", "loss.kind")
 """Primus's, and TorchTitan's as the class of a section."""
+_DATASET = ("dataset", "dataset_path")
 _OTHERS = (OTHER_NAMES, os.path.join(os.path.dirname(__file__), "other_names.toml"))
 
 
@@ -43,6 +44,10 @@ class Settings(settings.Settings):
     """TorchTitan's settings and Primus's, by dotted name."""
 
     def __init__(self, document: Document, schema: Schema, refused: Iterable[Path] = ()) -> None:
+        loader = document.data.get("dataloader")
+        if isinstance(loader, Mapping):  # `dataloader.dataset=null`: not the one of a template, but that of `data`
+            kept = {name: value for name, value in loader.items() if value is not None or name not in _DATASET}
+            document = Document({**document.data, "dataloader": kept}, document.marks, document.files)
         super().__init__(document, schema.options, SETTINGS, LEAST, "TorchTitan", refused, _OTHERS)
 
     def framework(self) -> dict[str, Any]:

@@ -72,7 +72,8 @@ class Data:
         for name in (*TAKEN, *(("hf_assets_path",) if is_text else ())):
             if name in settings:
                 what = f"'{name}' and the section `data` both set the training data"
-                raise settings.error(name, what, fix="keep one of them")
+                unset = f"; to train on `data`: {name}=null" if name in TAKEN else ""
+                raise settings.error(name, what, fix=f"keep one of them{unset}")
         known: int = model.facts.get("vocab_size") or 0
         if isinstance(self.corpus, Text):
             self.corpus = dataclasses.replace(self.corpus, vocab_size=self._vocabulary(known))

@@ -194,8 +194,8 @@ def _next(rest: list[str]) -> tuple[str, str, str | None]:
     value = rest.pop(0)
     if more := list(takewhile(_is_bare, rest)):
         del rest[: len(more)]
-        values = " ".join([value, *more]).removeprefix("= ")
-        right = shlex.quote(f"{name}={values}")
+        values = [value, *more][value == "=" :]
+        right = shlex.quote(f"{name}={values[0]}" if len(values) == 1 else f"{name}=[{', '.join(values)}]")
         what = f"'{word}' has {len(more) + 1} words behind it: {value} {' '.join(more)}"
         raise RequestError(what, fix=f"write {right}, as one word")
     return f"{word} {value}", name, value

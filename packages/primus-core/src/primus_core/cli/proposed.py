@@ -52,7 +52,7 @@ def checked(fix: str, retyped: Callable[[list[str], PrimusError], str], most: in
 
 
 def _split(text: str) -> list[str]:
-    """The words of a command; none where it is text for people: `primus direct -- <task>; tasks: ...`."""
+    """The words of a command; none where it is text for people."""
     try:
         words = [] if set("<;:$|") & set(re.sub(r"(?<=\w):(?=\S)", "", text)) else shlex.split(text)
     except ValueError:

@@ -43,7 +43,7 @@ def run(words: Sequence[str], layer: str) -> int:
     if bool(args.folders) == args.list:
         raise RequestError(
             "primus trust: name a folder" if not args.list else "--list takes no folder",
-            fix="primus trust DIR; primus trust --list shows the trusted folders",
+            fix="`primus trust DIR`; `primus trust --list` shows the trusted folders",
         )
     known = list(trust.named(environ))
     if not args.list:
@@ -60,7 +60,7 @@ def _changed(known: Sequence[str], folders: Sequence[str], *, remove: bool) -> l
         if "\n" in real:
             raise RequestError("a path with a line break cannot be trusted", fix="rename the folder")
         if remove and real not in known:
-            near = suggestion(real, known) or "primus trust --list shows the trusted folders"
+            near = suggestion(real, known) or "`primus trust --list` shows the trusted folders"
             raise RequestError(f"{given} is not trusted by name", fix=near)
         if not remove and not os.path.exists(real):
             raise _missing(given, real)

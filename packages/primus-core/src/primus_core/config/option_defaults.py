@@ -154,7 +154,9 @@ class _Setting:
 
     def _items(self, flag: str, value: Any) -> list[Any]:
         if not isinstance(value, list):
-            self.fail(f"'{self.key}' takes a list", why=f"{flag} is repeatable", fix=f"write [{self.shown(value)}]")
+            pairs = value.items() if isinstance(value, dict) else ()
+            shown = ", ".join(f"{name}={one}" for name, one in pairs) or self.shown(value)
+            self.fail(f"'{self.key}' takes a list", why=f"{flag} is repeatable", fix=f"write [{shown}]")
         return value
 
     def _one(self, action: argparse.Action, value: Any) -> Any:

@@ -58,7 +58,9 @@ a pipeline:
         if args.list:
             return ()
         if not args.pipeline:
-            raise RequestError("no pipeline file named", fix="primus data filter pipeline.yaml; --list shows the steps")
+            raise RequestError(
+                "no pipeline file named", fix="`primus data filter pipeline.yaml`; `--list` shows the steps"
+            )
         from primus_data.quality.pipeline import read
 
         path = args.pipeline if cwd == os.getcwd() else os.path.join(cwd, args.pipeline)

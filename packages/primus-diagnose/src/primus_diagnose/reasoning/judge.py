@@ -33,6 +33,8 @@ def judge(catalogue: Catalogue, gathered: Gathered, results: Sequence[FileResult
     blamed = _blamed(gathered, read)
     has_succeeded = bool(gathered.run) and gathered.record.exit_code == 0
     possible = [] if has_succeeded else [one for one in found if _may_be_cause(one, has_symptoms=bool(symptoms))]
+    seen_first = {one.signature for one in symptoms}  # a rank that aborts after a timeout of a collective is no cause
+    possible = [one for one in possible if not (catalogue[one.signature].generic and one.follows in seen_first)]
     causes = ordered(catalogue, possible, blamed, victims)
     causes = [_with_rank(causes[0], causes[1:], blamed), *causes[1:]] if causes else []
     others = causes[1:] + sorted((one for one in found if one not in possible), key=_importance)

@@ -136,10 +136,13 @@ def _add_machine(parser: Parser) -> None:
 
 def _model(text: str) -> str:
     """For `type=`: the name of a model. Where a template is named by its path, the options for the rest are told."""
-    from primus_train.templates import catalogue  # a backend's own packages, for a name with a `/`
+    from primus_train.models import catalogue as models  # packages' own, for a name with a `/`
+    from primus_train.templates import catalogue
 
     if "/" not in text:
         return text
+    if named := next((one.name for one in models.load().values() if one.facts.hf == text), ""):
+        return named
     known = catalogue.known()
     flags = {one.backend.lower(): ("--backend", one.backend) for one in known}
     flags |= {one.gpu.lower(): ("--gpu", one.gpu) for one in known}

@@ -26,6 +26,7 @@ from primus_machine import facts as machine
 from primus_machine.captures.assumed import GPUS_PER_NODE, assume_gpus
 from primus_machine.facts import Facts
 from primus_machine.files import plain_json
+from primus_machine.gpus import models
 from primus_machine.gpus.visible import VISIBLE, hides_gpus
 from primus_machine.host import UNREAD, HostRoot
 from primus_machine.secrets.redaction import redact, refuse_secrets, secret_values, without_secrets
@@ -180,7 +181,7 @@ def name_machines(error: PrimusError, args: argparse.Namespace, facts: Facts, ag
         if str(one) in of_machine:
             one.fix = (
                 "this machine has no GPU; name the machines of the training: "
-                f"primus config {args.action} {files}{resolved} --gpu {_SOME_GPU} --nodes N"
+                f"primus config {args.action} {files}{resolved} --gpu {_SOME_GPU}"
             )
 
 
@@ -209,6 +210,8 @@ def _written(args: argparse.Namespace) -> Document:
 
 def assume_machine(path: str, args: argparse.Namespace) -> tuple[Facts, str]:
     """Facts of the machine, and the model of its GPUs."""
+    if args.assume_host and not args.gpu and models.by_name(args.assume_host) and not os.path.exists(args.assume_host):
+        args.gpu, args.assume_host = args.assume_host, ""  # as a launch takes it
     facts = machine.read(_host(args))
     found: tuple[Template, ...] = ()
     if not (args.assume_host or args.gpu):

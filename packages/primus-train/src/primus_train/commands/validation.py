@@ -173,11 +173,12 @@ def _may_need_nodes(args: argparse.Namespace, facts: Facts, gpu: str) -> bool:
 def _on_more_nodes(args: argparse.Namespace, found: _Verdict) -> _Verdict:
     """Return the verdict for the fewest nodes of which the layout does not complain."""
     best = found
-    if str(_with_nodes(args, _MANY).error) == str(found.error):
+    if str((many := _with_nodes(args, _MANY)).error) == str(found.error):
         return found  # it is not about the number
+    about_number = _errors(found) - _errors(many)
     for nodes in _NODES:
         one = _with_nodes(args, nodes)
-        if _count(one) < _count(best):
+        if _count(one) < _count(best) or (best is found and not _errors(one) & about_number):
             best = one
         if not one.error:
             needs = f"the layout needs {counted(nodes, 'node')}: validated for so many (--nodes N for another number)"
@@ -189,6 +190,10 @@ def _with_nodes(args: argparse.Namespace, nodes: int) -> _Verdict:
     more = copy.copy(args)
     more.nodes = nodes
     return _attempt(more, *assume_machine(args.file, more))
+
+
+def _errors(found: _Verdict) -> set[str]:
+    return {str(error) for error in found.error.each()} if found.error else set()
 
 
 def _count(found: _Verdict) -> int:

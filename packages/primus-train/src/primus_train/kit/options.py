@@ -16,7 +16,7 @@ from pathlib import Path as FilePath
 from typing import Any, NamedTuple
 
 from primus_core.config.document import Document, Path, dotted
-from primus_core.errors import ConfigError, Mistakes, nearest, suggestion
+from primus_core.errors import ConfigError, Mistakes, PrimusError, nearest, suggestion
 from primus_core.request import former
 from primus_train.overrides import is_alone, is_typed, lacks_value, meant_at_top, no_section, typed_words
 
@@ -108,7 +108,12 @@ class _Walk(NamedTuple):
     def setting(self, key: str, value: Any, path: Path, document: Document) -> None:
         here = (*path, key)
         name = dotted(here)
-        if (option := self.options.get(name)) is not None:
+        option = self.options.get(name)
+        if option and isinstance(value, Mapping) and value and option.type not in ("dict", "any"):
+            error, meant = self.unknown((*here, next(iter(value))), document)  # Megatron's `optimizer` has no `lr`
+            self.checked.refused.update({name, *meant})
+            raise error
+        if option is not None:
             self.checked.refused.add(name)
             self.checked.given[name] = _typed(option, value, document.where(here))
             self.checked.refused.discard(name)
@@ -119,12 +124,12 @@ class _Walk(NamedTuple):
             marks = Document({}, {(*path, *key.split(".")): document.where(here), path: document.where(here)})
             self.walk(nested, path, marks)
         else:
-            error, meant = self.unknown(here, document)
+            error, meant = self.unknown(here, document, value)
             # Of what is not a setting of this section nobody knows what else follows from it.
             self.checked.refused.update(meant if meant and meant <= self.options.keys() else {*meant, ""})
             raise error
 
-    def unknown(self, path: Path, document: Document) -> tuple[ConfigError, set[str]]:
+    def unknown(self, path: Path, document: Document, value: Any = None) -> tuple[ConfigError, set[str]]:
         """Return the error for a name that the framework does not have, and the names that were probably meant."""
         where = document.where(path)
         options = typed_words(where)
@@ -141,12 +146,14 @@ class _Walk(NamedTuple):
             error = ConfigError(what, where=where, fix=fix, kind="misplaced", options=options, meant=f"--env {path[1]}")
             return error, set()
         if switch := self.switched_off(dotted(path)):
-            right = f"{switch}=false" if options and is_alone(where) else None
+            right = f"{'--' * options[0].startswith('--')}{switch}=false" if options and is_alone(where) else None
             fix = right or f"set its opposite, '{switch}'"
             return ConfigError(what, where=where, fix=fix, options=options, meant=right), {switch}
         named = _other_names(self.others).get(dotted(path).lower().replace("-", "_"), "")
-        if "=" in named:  # another tool has a switch for a value
-            return ConfigError(what, where=where, fix=f"write {named}"), {named.partition("=")[0]}
+        here, mark, rest = re.fullmatch(r"([^=:]*)([=:]?)(.*)", named).groups()  # type: ignore[union-attr]
+        if mark:  # another tool has a switch for a value, or another unit
+            fix = f"write {named}" if mark == "=" else f"set {here}, which is{rest}"
+            return ConfigError(what, where=where, fix=fix), {here}
         alike = {name for name in beside if bool(_NOT.match(name)) == bool(_NOT.match(str(path[-1])))}
         meant = self.meant(prefix, str(path[-1]), alike)
         if not meant or path[0] == "overrides":
@@ -157,7 +164,7 @@ class _Walk(NamedTuple):
         fix = single or (f"set one of {', '.join(meant)}" if meant else former.instead("train", str(path[-1])))
         why = "" if single else known
         option = self.options.get(meant[0]) if single and options else None
-        is_one = option and (option.type == "bool" or not is_alone(where))
+        is_one = option and (option.type == "bool" or not is_alone(where)) and _fits(option, value)
         right = f"{'--' * options[0].startswith('--')}{meant[0]}" if is_one else None
         return ConfigError(what, where=where, why=why, fix=fix or "remove it", options=options, meant=right), set(meant)
 
@@ -186,12 +193,28 @@ class _Walk(NamedTuple):
         longer = sorted(f"{prefix}{name}" for name in beside if name.startswith(f"{word}_"))
         if 1 < len(longer) <= _FEW:
             return longer
-        if near := nearest(leaf, beside, _ALIKE):
+        if (near := nearest(leaf, beside, _ALIKE)) and _differ_little(word, near):
             return [f"{prefix}{near}"]
         if near := "" if beside else nearest(prefix + leaf, self.options, _NEARLY):
             return [near]
         homes = [name for name in self.options if name.rpartition(".")[2] == word]
         return homes or list(filter(None, named.split(", ")))
+
+
+def _fits(option: Option, value: Any) -> bool:
+    """Whether a value that was given to another name is one for this setting."""
+    try:
+        _typed(option, value, "")
+    except PrimusError:
+        return False
+    return True
+
+
+def _differ_little(word: str, near: str) -> bool:
+    """Whether what two names do not have in common is alike: `enable_nnx` is no misspelt `enable_wandb`."""
+    one, other = word.split("_"), near.lower().split("_")
+    left, right = ("_".join(part for part in a if part not in b) for a, b in ((one, other), (other, one)))
+    return not (left and right) or bool(nearest(left, [right], _ALIKE))
 
 
 _NOT = re.compile(r"(?:no|disable|without)[-_]")
@@ -239,9 +262,16 @@ def _typed(option: Option, value: Any, where: str) -> Any:
                 f"'{option.name}' cannot be {item!r}",
                 where=where,
                 why=f"known values: {names}",
-                fix=suggestion(str(item), map(str, option.choices)) or "use one of them",
+                fix=_near_choice(str(item), option) or "use one of them",
             )
     return float(value) if isinstance(value, int) and option.type == "float" else value
+
+
+def _near_choice(item: str, option: Option) -> str:
+    """Return a fix with the choice that was misspelt. `llama3` is no misspelt `llama4`."""
+    without = re.sub(r"\d", "", item)
+    known = [choice for choice in map(str, option.choices) if re.sub(r"\d", "", choice) != without or item.isalpha()]
+    return suggestion(item, known)
 
 
 _EXAMPLES = {"int": "2", "float": "0.1", "list": "[1, 2]", "dict": "{name: value}"}
@@ -253,11 +283,8 @@ _UNITS = {"k": (1000, 1024), "m": (1000**2, 1024**2)}
 
 def _right_value(option: Option, value: Any) -> str:
     """Return what to do about a value of another type."""
-    if option.choices:
-        return f"write one of {', '.join(map(str, option.choices))}"
-    if option.type == "bool":  # `yes`, `no`, `on` and `off` are text since YAML 1.2
-        alone = isinstance(value, str) and re.match(r"[A-Za-z_][\w.]*=", value)
-        return f"write {option.name}=true, and {value} behind it" if alone else "write true or false"
+    if option.type in ("list", "bool") or option.choices:
+        return _right_form(option, value)
     number = re.fullmatch(_NUMBER, value, re.IGNORECASE) if isinstance(value, str) else None
     if not number or option.type not in ("int", "float"):
         return _default_of(option)
@@ -267,6 +294,16 @@ def _right_value(option: Option, value: Any) -> str:
     if rest:
         return f"write a number alone, without '{number[2]}'"
     return "write it without quotes" if digits == value else f"write {digits}"
+
+
+def _right_form(option: Option, value: Any) -> str:
+    if option.type == "list":
+        return f"write [{value}]" if isinstance(value, str) else "write a list, for example [1, 2]"
+    if option.type != "bool":
+        return f"write one of {', '.join(map(str, option.choices))}"
+    # `yes`, `no`, `on` and `off` are text since YAML 1.2
+    alone = isinstance(value, str) and re.match(r"[A-Za-z_][\w.]*=", value)
+    return f"write {option.name}=true, and {value} behind it" if alone else "write true or false"
 
 
 def _default_of(option: Option) -> str:

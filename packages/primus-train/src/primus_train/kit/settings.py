@@ -57,6 +57,7 @@ def as_markdown(table: Sequence[PrimusSetting], framework: str, prefix: str = ""
     rows = [f"| setting | type | default | meaning | in {framework} |", "|---|---|---|---|---|"]
     for own in table:
         kind = " or ".join(f"`{choice}`" for choice in own.choices) or own.type
+        kind = f"list of {kind}" if own.type == "list" and own.choices else kind
         default = "" if own.default is None else f"`{str(own.default).lower() if own.type == 'bool' else own.default}`"
         rows.append(f"| `{prefix}{own.name}` | {kind} | {default} | {own.meaning} | {own.becomes} |")
     return "\n".join(rows)

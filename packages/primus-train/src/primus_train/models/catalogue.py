@@ -27,12 +27,14 @@ def load(files: Sequence[str] = ()) -> Mapping[str, Model]:
 
 
 def find(name: str, models: Mapping[str, Model]) -> Model:
-    """The model called `name`, or the one in the file of that path.
+    """The model called `name`, here or on huggingface.co, or the one in the file of that path.
 
     Raises:
         RequestError: there is none.
         ConfigError: the file is wrong.
     """
+    if found := next((model for model in models.values() if model.facts.hf == name), None):
+        return found
     if os.sep in name or name.endswith(SUFFIXES):
         return _only(name, read(name, name))
     aliases = {alias: model for model in models.values() for alias in model.facts.aliases}

@@ -109,7 +109,7 @@ def no_task(layers: Sequence[Layer], tasks: Collection[str]) -> RequestError:
     return RequestError(
         f"`primus {typed}` needs a task",
         why="nothing follows the runtime's options",
-        fix=f"`primus {typed} -- TASK`; tasks: {', '.join(tasks)}",
+        fix=f"`primus {typed} -- <task>`; tasks: {', '.join(tasks)}",
     )
 
 

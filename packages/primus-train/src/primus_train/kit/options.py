@@ -111,8 +111,9 @@ class _Walk(NamedTuple):
         option = self.options.get(name)
         if option and isinstance(value, Mapping) and value and option.type not in ("dict", "any"):
             error, meant = self.unknown((*here, next(iter(value))), document)  # Megatron's `optimizer` has no `lr`
-            self.checked.refused.update({name, *meant})
-            raise error
+            if meant:
+                self.checked.refused.update({name, *meant})
+                raise error
         if option is not None:
             self.checked.refused.add(name)
             self.checked.given[name] = _typed(option, value, document.where(here))

@@ -49,6 +49,16 @@ def test_a_run_that_is_well_has_no_finding(framework: str, tmp_path: Path) -> No
     assert (verdict.answer, verdict.cause, verdict.others) == ("nothing", None, ())
 
 
+def test_a_rank_that_aborts_after_a_timeout_of_a_collective_is_no_cause(tmp_path: Path) -> None:
+    timeout = (
+        "[rank0]:[E321 02:07:08.408 ProcessGroupNCCL.cpp:607] [Rank 0] Watchdog caught collective operation timeout"
+    )
+    aborted = f"{timeout}\nterminate called after throwing an instance of 'c10::DistBackendError'\n"
+    verdict = judged(aborted, aborted.replace("ank 0", "ank 1").replace("ank0", "ank1"), folder=tmp_path)
+    assert (verdict.answer, verdict.cause) == ("symptoms", None)
+    assert judged("Fatal Python error: Aborted\n", folder=tmp_path).answer == "cause", "alone, it is all that is known"
+
+
 def test_symptoms_alone_are_no_cause_and_the_answer_says_what_to_collect(tmp_path: Path) -> None:
     verdict = judged(SYMPTOMS[0], SYMPTOMS[1], folder=tmp_path)
     assert (verdict.answer, verdict.cause, verdict.confidence) == ("symptoms", None, "")

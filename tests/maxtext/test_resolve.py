@@ -209,6 +209,10 @@ def test_a_cpu_is_as_many_devices_as_are_asked_for(resolve: Resolve) -> None:
     assert context["context_parallel_load_balance"] is False, "Transformer Engine does it"
 
 
+def test_an_interval_of_checkpoints_without_any_is_noted(resolve: Resolve) -> None:
+    assert "no checkpoint is saved: enable_checkpointing is false" in resolve(tiny(checkpoint_period=5)).notes
+
+
 def test_what_the_experiment_says_wins_over_a_named_model(resolve: Resolve) -> None:
     plan = resolve(tiny(model={"model_name": "llama3.1-8b", "base_emb_dim": 64}, base_num_decoder_layers=2))
     model = plan.config["model"]

@@ -343,6 +343,7 @@ def test_text_is_a_folder_with_some(resolve: Resolve, tmp_path: Path, name: str,
 def test_a_dataset_of_torchtitan_and_data_are_refused(resolve: Resolve) -> None:
     with pytest.raises(ConfigError, match=r"'dataloader.dataset' and the section `data` both set the training data"):
         resolve(RAW + "dataloader: {dataset: c4}\n")
+    assert resolve(RAW + "dataloader: {dataset: null}\n").prepare, "as the fix says, for that of a template"
 
 
 def test_workers_that_torchtitans_own_loader_would_start_are_noted(resolve: Resolve) -> None:

@@ -50,6 +50,11 @@ def test_every_model_says_where_its_facts_are_from() -> None:
         assert model.facts.published
 
 
+def test_a_model_is_found_by_its_name_on_huggingface_co_too() -> None:
+    models = catalogue.load()
+    assert catalogue.find("meta-llama/Llama-3.1-8B", models) == models["llama3.1_8B"]
+
+
 @pytest.mark.full
 def test_the_list_is_a_table_and_words_choose(primus: Run) -> None:
     whole = primus("models", "list")

@@ -181,6 +181,30 @@ def test_a_switch_of_another_tool_is_answered_with_the_value_that_it_means(tmp_p
     assert "precision.kind" in found.refused
 
 
+def test_what_is_proposed_takes_the_value_and_is_no_other_name(tmp_path: Path) -> None:
+    others = tmp_path / "others.toml"
+    others.write_text('warmup = "training.share: a share of the steps"\ndtype = "debug"\n')
+    names = {"enable_wandb": "bool", "lr_decay_iters": "int"}
+    options = {**OPTIONS, **{name: Option(name=name, type=kind) for name, kind in names.items()}}
+    typed = {"warmup": 100, "dtype": "bfloat16", "enable_nnx": True, "lr_decay_itres": 3}
+    marks: dict[tuple[str | int, ...], str] = {
+        (name,): f"command line: {name}={value}" for name, value in typed.items()
+    }
+    document = Document(typed, {(): "x.yaml", **marks})
+    found = examine(document, options, framework="acme", others=[str(others)]).mistakes.found
+    assert [(error.fix, error.meant) for error in found] == [
+        ("set training.share, which is a share of the steps", None),
+        ("did you mean 'debug'?", None),
+        ("remove it", None),
+        ("did you mean 'lr_decay_iters'?", "lr_decay_iters"),
+    ]
+    llama = Option(name="block", type="str", choices=("llama2", "llama4", "gemma"))
+    for value, fix in (("llama3", "use one of them"), ("gema", "did you mean 'gemma'?")):
+        with pytest.raises(ConfigError) as error:
+            check(Document({"block": value}, {(): "x.yaml"}), {"block": llama}, framework="acme")
+        assert error.value.fix == fix
+
+
 def test_each_value_of_a_list_is_one_of_the_choices() -> None:
     assert checked({"optimizer": {"parts": ["layers", "heads"]}}) == {"optimizer.parts": ["layers", "heads"]}
     assert refused({"optimizer": {"parts": ["heads", "layer"]}}).fix == "did you mean 'layers'?"

@@ -25,7 +25,7 @@ def test_the_names_of_other_tools_lead_to_settings_that_the_backend_has(backend:
     options = json.loads(newest.read_text(encoding="utf-8"))["options"]
     known = {*options, *own, *(f"model.{name}" for name in own), *data}
     rows = tomllib.loads((folder / "other_names.toml").read_text(encoding="utf-8"))
-    named = {name.partition("=")[0] for meant in rows.values() for name in meant.split(", ")}
+    named = {re.split("[=:]", name)[0] for meant in rows.values() for name in meant.split(", ")}
     assert named <= known
     assert not rows.keys() & options.keys(), "a setting of the framework is no other tool's"
 

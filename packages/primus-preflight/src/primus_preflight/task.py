@@ -51,7 +51,7 @@ exit codes: 0 all nodes are fit; 1 at least one node is not fit; 2 wrong request
         if (args.action == "report") != bool(args.folder):
             raise RequestError(
                 "only `report` takes a folder, and it needs one",
-                fix="primus direct -- preflight report output/preflight",
+                fix="`primus direct -- preflight report FOLDER`: the folder of a preflight, such as output/preflight",
             )
         if args.gate and args.assume_host:
             raise RequestError("preflight before a launch checks this machine", fix="remove assume-host")

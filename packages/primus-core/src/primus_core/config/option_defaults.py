@@ -154,8 +154,8 @@ class _Setting:
 
     def _items(self, flag: str, value: Any) -> list[Any]:
         if not isinstance(value, list):
-            pairs = value.items() if isinstance(value, dict) else ()
-            shown = ", ".join(f"{name}={one}" for name, one in pairs) or self.shown(value)
+            pairs = [f"{name}={one}" for name, one in value.items()] if isinstance(value, dict) else []
+            shown = ", ".join(map(self.shown, pairs)) or self.shown(value)
             self.fail(f"'{self.key}' takes a list", why=f"{flag} is repeatable", fix=f"write [{shown}]")
         return value
 

@@ -33,8 +33,7 @@ def judge(catalogue: Catalogue, gathered: Gathered, results: Sequence[FileResult
     blamed = _blamed(gathered, read)
     has_succeeded = bool(gathered.run) and gathered.record.exit_code == 0
     possible = [] if has_succeeded else [one for one in found if _may_be_cause(one, has_symptoms=bool(symptoms))]
-    seen_first = {one.signature for one in symptoms}  # a rank that aborts after a timeout of a collective is no cause
-    possible = [one for one in possible if not (catalogue[one.signature].generic and one.follows in seen_first)]
+    possible = [one for one in possible if not _ends_a_victim(catalogue, one, symptoms)]
     causes = ordered(catalogue, possible, blamed, victims)
     causes = [_with_rank(causes[0], causes[1:], blamed), *causes[1:]] if causes else []
     others = causes[1:] + sorted((one for one in found if one not in possible), key=_importance)
@@ -67,6 +66,12 @@ def _may_be_cause(one: Finding, *, has_symptoms: bool) -> bool:
     """Whether it can be the reason of a failure. A warning that the run survived is none where nothing failed."""
     is_only_warned = one.severity in ("warn", "info") or is_warning(one.first.text)
     return one.role == "cause" and (has_symptoms or not (one.before_progress and is_only_warned))
+
+
+def _ends_a_victim(catalogue: Catalogue, one: Finding, symptoms: Iterable[Finding]) -> bool:
+    """Whether it only ends ranks that had symptoms before: one aborts after the timeout of its collective."""
+    before = [other for other in symptoms if other.signature == one.follows and {*one.ranks} <= {*other.ranks}]
+    return catalogue[one.signature].generic and bool(before)
 
 
 def _inferred(catalogue: Catalogue, hits: Iterable[Hit]) -> list[Finding]:

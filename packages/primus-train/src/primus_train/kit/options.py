@@ -110,8 +110,9 @@ class _Walk(NamedTuple):
         name = dotted(here)
         option = self.options.get(name)
         if option and isinstance(value, Mapping) and value and option.type not in ("dict", "any"):
-            error, meant = self.unknown((*here, next(iter(value))), document)  # Megatron's `optimizer` has no `lr`
-            if meant:
+            inner = str(next(iter(value)))
+            if any(known.rpartition(".")[2] == inner for known in self.options):  # Megatron's `optimizer.lr` is `lr`
+                error, meant = self.unknown((*here, inner), document)
                 self.checked.refused.update({name, *meant})
                 raise error
         if option is not None:
@@ -203,7 +204,9 @@ class _Walk(NamedTuple):
 
 
 def _fits(option: Option, value: Any) -> bool:
-    """Whether a value that was given to another name is one for this setting."""
+    """Whether a value that was given to another name, in sections or not, is one for this setting."""
+    while isinstance(value, Mapping) and len(value) == 1 and option.type != "dict":
+        [value] = value.values()
     try:
         _typed(option, value, "")
     except PrimusError:

@@ -210,7 +210,7 @@ def test_a_checkpoint_of_another_model_or_layout_is_not_continued_by_itself(reso
     assert differs(qk_layernorm=True) == ["model.qk_layernorm"]
     assert differs(lr=1e-6, seed=99) == ["lr", "seed"]
     assert not_loadable(run, plan(lr=1e-6, adam_beta2=0.9, global_batch_size=4), tmp_path / "here") == []
-    other = {"optimizer": "sgd", "bf16": True, "decoupled_lr": 1e-3, "model": {**MODEL, "num_layers": 2}}
+    other = {"optimizer": "lion", "bf16": True, "decoupled_lr": 1e-3, "model": {**MODEL, "num_layers": 2}}
     assert not_loadable(run, plan(**other), tmp_path / "here") == [
         "model.num_layers",
         "bf16",

@@ -83,6 +83,13 @@ def test_one_setting_under_two_names_must_agree(resolve: Resolve) -> None:
         resolve("model: {family: llama3, flavor: 8B}\ntraining: {dataset: c4}\ndataloader: {dataset: c4_test}")
 
 
+def test_what_is_typed_under_an_earlier_name_wins_over_a_file() -> None:
+    data = {"training": {"dataset": "c4_test"}, "dataloader": {"dataset": "c4"}}
+    typed = {("training", "dataset"): "command line: training.dataset=c4_test", ("dataloader", "dataset"): "x.yaml:3"}
+    for document in (Document(data, typed), Document(dict(reversed(data.items())), typed)):
+        assert translate(document)[0].data["dataloader"] == {"dataset": "c4_test"}
+
+
 def test_settings_without_effect_are_noted(resolve: Resolve) -> None:
     plan = resolve("model: {family: llama3, flavor: 8B}\nfloat8: {filter_fqns: [output]}\ntraining: {dataset: c4}")
     assert any("'float8.filter_fqns' has no effect" in note for note in plan.notes)

@@ -44,6 +44,7 @@ def settle(name: str, value: object, mark: str = "exp/deep/a.yaml:3", cwd: str =
         ("data.input", ["a b.jsonl", "c/*.gz"], ["/home/me/exp/deep/a b.jsonl", "/home/me/exp/deep/c/*.gz"]),
         ("data.tokenizer_model", "t.json", "/home/me/exp/deep/t.json"),
         ("data.train_data_path", "web", "/home/me/exp/deep/web"),
+        ("data.train_data_path", "web 0.7 books", "/home/me/exp/deep/web 0.7 /home/me/exp/deep/books"),
         ("data.train_data_path", [0.7, "web", 0.3, "my books"], [0.7, "/home/me/exp/deep/web", 0.3, "/home/me/exp/deep/my books"]),
         ("data.train_data_path", "3 web 1 books", "3 /home/me/exp/deep/web 1 /home/me/exp/deep/books"),
         ("checkpoint.from", "step-5", "/home/me/exp/deep/step-5"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from primus_megatron.settings import Settings
+from primus_train.overrides import is_typed
 
 __all__ = ["Layout", "check_layout"]
 
@@ -98,11 +99,10 @@ def _check_model(settings: Settings, layout: Layout) -> None:
 def _divides(settings: Settings, divisor: str, name: str) -> None:
     value, by = settings[name], settings[divisor]
     if value and by and value % by:
-        raise settings.error(
-            divisor if divisor in settings else name,
-            f"{divisor} {by} does not divide {name} {value}",
-            fix=f"let {divisor} be a divisor of {value}",
-        )
+        typed = name in settings and is_typed(settings.where(name))
+        at = name if typed or divisor not in settings else divisor
+        fix = f"take a multiple of {by}" if typed else f"let {divisor} be a divisor of {value}"
+        raise settings.error(at, f"{divisor} {by} does not divide {name} {value}", fix=fix)
 
 
 def _check_sequence(settings: Settings, layout: Layout) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 from primus_core.config.document import Document, at, dotted
 from primus_core.errors import ConfigError, Mistakes
 from primus_train.migration import Fate, fate_of, fix_of
+from primus_train.overrides import is_typed
 from primus_train.released import is_released
 
 __all__ = ["adopt", "fate", "moved", "names_now", "translate"]
@@ -116,8 +117,11 @@ class _Translation:
             folder = folder.setdefault(part, {})
         if path[-1] in folder and is_released(self.document.where(origin)):
             return  # a preset of AMD's yields to the experiment, whichever name that one uses
-        is_preset = is_released(self.marks.get(path, ""))
-        if path[-1] in folder and folder[path[-1]] != value and not is_preset:
+        typed = is_typed(self.document.where(origin))
+        if path[-1] in folder and is_typed(self.marks.get(path, "")) and not typed:
+            return  # the command line wins, whichever name it uses
+        yields = is_released(self.marks.get(path, "")) or typed
+        if path[-1] in folder and folder[path[-1]] != value and not yields:
             raise ConfigError(
                 f"'{dotted(origin)}' and '{dotted(path)}' are the same setting with different values",
                 where=self.document.where(origin),

@@ -59,7 +59,11 @@ def _folder(mark: str, files: Sequence[str], cwd: str, packaged: Sequence[str]) 
 def _anchored(value: Any, kind: PathKind, folder: str) -> Any:
     if isinstance(value, list):
         weighted = kind == "blend" and _is_weighted(value)
-        return [one if weighted and not at % 2 else _anchored(one, "path", folder) for at, one in enumerate(value)]
+        return [
+            one if (weighted and not at % 2) or (kind == "blend" and _is_misplaced(one, folder))
+            else _anchored(one, "path", folder)
+            for at, one in enumerate(value)
+        ]  # fmt: skip
     if not isinstance(value, str):
         return value
     if kind == "mixture":
@@ -77,6 +81,11 @@ def _anchored(value: Any, kind: PathKind, folder: str) -> Any:
 
 def _is_weighted(words: Sequence[Any]) -> bool:
     return len(words) > 1 and len(words) % 2 == 0 and all(map(_is_number, words[::2]))
+
+
+def _is_misplaced(word: Any, folder: str) -> bool:
+    """Whether a word is a weight where a path should be, which the backend refuses as it was written."""
+    return _is_number(word) and not os.path.exists(os.path.join(folder, f"{word}.bin"))
 
 
 def _is_number(word: Any) -> bool:

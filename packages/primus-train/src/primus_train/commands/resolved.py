@@ -179,8 +179,9 @@ def name_machines(error: PrimusError, args: argparse.Namespace, facts: Facts, ag
     resolved = " --resolved" * getattr(args, "resolved", False)
     for one in error.each():
         if str(one) in of_machine:
+            here = f"{one.fix}\n" if "GPUS_PER_NODE" in one.fix else ""  # on a CPU, there may be several ranks
             one.fix = (
-                "this machine has no GPU; name the machines of the training: "
+                f"{here}this machine has no GPU; name the machines of the training: "
                 f"primus config {args.action} {files}{resolved} --gpu {_SOME_GPU}"
             )
 

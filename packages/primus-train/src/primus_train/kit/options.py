@@ -139,7 +139,7 @@ class _Walk(NamedTuple):
         path = typed if typed[: len(path)] == path else path  # the whole name, where its section is unknown
         prefix = "".join(f"{part}." for part in path[:-1])
         beside = {name[len(prefix) :].split(".")[0] for name in self.options if name.startswith(prefix)}
-        known = f"known in '{prefix[:-1]}': {', '.join(sorted(beside))}" if prefix else ""
+        known = f"known in '{prefix[:-1]}': {', '.join(sorted(beside))}" if prefix and beside else ""
         what = f"{self.framework} has no setting '{dotted(path)}'"
         if instead := former.instead("train", dotted(path)):
             return ConfigError(what, where=where, fix=instead, options=options), set()
@@ -200,7 +200,7 @@ class _Walk(NamedTuple):
         if near := "" if beside else nearest(prefix + leaf, self.options, _NEARLY):
             return [near]
         homes = [name for name in self.options if name.rpartition(".")[2] == word]
-        return homes or list(filter(None, named.split(", ")))
+        return homes or ([] if prefix and beside else list(filter(None, named.split(", "))))
 
 
 def _fits(option: Option, value: Any) -> bool:

@@ -185,3 +185,14 @@ def test_megatron_refuses_them_too_and_takes_what_is_proposed(
 def test_a_layout_of_stages_that_megatron_takes_is_taken(resolve: Resolve, layout: str) -> None:
     stages = {"pipeline_model_parallel_size": 2, "pipeline_model_parallel_layout": layout}
     assert resolve(tiny(**stages), ranks=2, gpus=8)
+
+
+def test_a_layout_of_stages_without_the_layers_of_mtp_gets_them_on_the_last_stage(resolve: Resolve) -> None:
+    stages = {"pipeline_model_parallel_size": 2, "pipeline_model_parallel_layout": "Ett|ttL", "mtp_num_layers": 1}
+    plan = resolve(tiny(**stages), ranks=2, gpus=8)
+    assert plan.config["settings"]["pipeline_model_parallel_layout"] == "Ett|ttmL"
+    assert any("ends with mL" in note for note in plan.notes)
+
+
+def test_full_recomputation_of_no_layer_is_what_amd_writes_for_none(resolve: Resolve) -> None:
+    assert resolve(tiny(**FULL, recompute_method="block", recompute_num_layers=0), gpus=8)

@@ -85,7 +85,10 @@ def test_one_setting_under_two_names_must_agree(resolve: Resolve) -> None:
 
 def test_what_is_typed_under_an_earlier_name_wins_over_a_file() -> None:
     data = {"training": {"dataset": "c4_test"}, "dataloader": {"dataset": "c4"}}
-    typed = {("training", "dataset"): "command line: training.dataset=c4_test", ("dataloader", "dataset"): "x.yaml:3"}
+    typed: dict[tuple[str | int, ...], str] = {
+        ("training", "dataset"): "command line: training.dataset=c4_test",
+        ("dataloader", "dataset"): "x.yaml:3",
+    }
     for document in (Document(data, typed), Document(dict(reversed(data.items())), typed)):
         assert translate(document)[0].data["dataloader"] == {"dataset": "c4_test"}
 

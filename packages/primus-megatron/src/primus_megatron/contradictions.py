@@ -125,7 +125,7 @@ CONTRADICTIONS: tuple[_Row[Settings, Layout], ...] = (
     _Row("recompute_granularity", lambda s, at: _full(s, at) and not s["recompute_method"],
         "'full' recomputes whole layers, and must be told which",
         "recompute_method=uniform recompute_num_layers=1, or recompute_granularity=selective"),
-    _Row("recompute_method", lambda s, at: _full(s, at) and s["recompute_method"] and not s["recompute_num_layers"],
+    _Row("recompute_method", lambda s, at: _full(s, at) and s["recompute_method"] and s["recompute_num_layers"] is None,
         "it has no number of layers", "recompute_num_layers=1"),
     *(
         _Row(name, partial(_chosen_apart, name),

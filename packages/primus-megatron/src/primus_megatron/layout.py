@@ -74,6 +74,7 @@ def check_layout(settings: Settings, world_size: int | None) -> tuple[Layout, li
         lambda s: _check_model(s, layout),
         lambda s: _check_sequence(s, layout),
         lambda s: notes.extend(_check_stages(s, layout)),
+        lambda s: notes.extend(_with_predictions(s)),
         lambda s: _check_batch(s, layout) if known else None,
         lambda s: _check_experts(s, layout) if known else None,
     )
@@ -121,6 +122,16 @@ def _check_sequence(settings: Settings, layout: Layout) -> None:
             why=f"sequence parallelism over {layout.tensor} ranks, context parallelism over {layout.context}",
             fix=f"take a multiple of {pieces}",
         )
+
+
+def _with_predictions(settings: Settings) -> list[str]:
+    """Where a layout of stages does not say it, MTP layers are where Megatron has them without a layout: at the end."""
+    name, number = "pipeline_model_parallel_layout", settings["mtp_num_layers"]
+    text = settings[name]
+    if not number or not isinstance(text, str) or "m" in text or not text.endswith("L"):
+        return []
+    settings.set(name, f"{text[:-1]}{'m' * number}L")
+    return [f"{name} ends with {'m' * number}L: Megatron wants the MTP layers in it"]
 
 
 def _check_stages(settings: Settings, layout: Layout) -> list[str]:

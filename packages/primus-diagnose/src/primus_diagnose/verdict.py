@@ -28,7 +28,7 @@ ANSWERS = {
     "symptoms": "only consequences of the cause were found: the cause is not in these logs",
     "nothing": "nothing known was found: the cause is not in these logs",
     "unfinished": "the run has recorded no end: it is still running, or it was killed together with Primus "
-    "(`primus runs show` tells which)",
+    "(`primus runs show RUN` tells which)",
     "interrupted": "a signal ended the run (Ctrl-C, `primus stop`, its scheduler), and nothing failed before",
     "succeeded": "the run ended with exit code 0",
 }

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("primus_maxtext", reason="primus-maxtext is not installed")
+pytest.importorskip("primus_maxtext", reason="primus-maxtext needs Python 3.12: hatch run maxtext:test")
 
 from tests.train.published import documented, judged
 

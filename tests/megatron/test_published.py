@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("primus_megatron", reason="primus-megatron is not installed")
+pytest.importorskip("primus_megatron", reason="primus-megatron needs Python 3.12: hatch run megatron:test")
 
 from tests.train.published import documented, judged
 

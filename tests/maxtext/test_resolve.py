@@ -14,6 +14,7 @@ pytest.importorskip("primus_maxtext", reason="primus-maxtext needs Python 3.12: 
 from tests.indexed_files import write_indexed
 from tests.maxtext.conftest import MODEL, SETTINGS, needs_maxtext, tiny
 from tests.planning import Resolve
+from tests.train.published import PublishedExperiments
 
 from primus_core.errors import ConfigError, MachineError, RequestError
 from primus_core.requirements import missing
@@ -30,6 +31,10 @@ class TestMaxText(BackendConformance):
     settings: ClassVar = SETTINGS
     misspelt = ("learning_rte", "learning_rate")
     frameworks = ("jax", "maxtext", "numpy", "flax", "grain", "orbax")
+
+
+class TestPublished(PublishedExperiments):
+    framework = "MaxText"
 
 
 def refused(resolve: Resolve, ranks: int = 1, gpus: int = 0, nnodes: int = 1, **changes: Any) -> str:

@@ -12,6 +12,7 @@ pytest.importorskip("primus_megatron", reason="primus-megatron needs Python 3.12
 
 from tests.megatron.conftest import MODEL, SETTINGS, tiny
 from tests.planning import Resolve, changed, not_loadable
+from tests.train.published import PublishedExperiments
 
 from primus_core.errors import ConfigError
 from primus_core.requirements import missing
@@ -27,6 +28,10 @@ class TestMegatron(BackendConformance):
     settings: ClassVar = {"model": MODEL, **SETTINGS}
     misspelt = ("train_itres", "train_iters")
     frameworks = ("torch", "megatron", "numpy")
+
+
+class TestPublished(PublishedExperiments):
+    framework = "Megatron"
 
 
 def refused(resolve: Resolve, ranks: int = 1, gpus: int = 0, **changes: Any) -> str:

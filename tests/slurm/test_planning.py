@@ -522,8 +522,8 @@ def test_an_option_that_slurm_does_not_have_is_passed_on_with_a_note(primus: Run
     words = ("sbatch", "-N2", "--partitoin=amd", "--of-site=3", "--", "analyze", "topology")
     found = plan_of(primus, project, *words)
     assert {"--partitoin=amd", "--of-site=3"} <= set(flags(found))
-    [note] = [note for note in found["notes"] if "no option" in note]
-    assert "'--partitoin': did you mean '--partition'?" in note
+    [note] = [note for note in found["notes"] if "no option of Slurm" in note]
+    assert "'--partitoin' is no option of Slurm that is known here: did you mean '--partition'?" in note
 
 
 @pytest.mark.full

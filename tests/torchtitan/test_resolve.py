@@ -10,6 +10,7 @@ from typing import ClassVar
 
 import pytest
 from tests.indexed_files import write_indexed
+from tests.train.published import PublishedExperiments
 
 from primus_core.errors import ConfigError, MachineError
 from primus_torchtitan.backend import TORCHTITAN
@@ -33,6 +34,10 @@ class TestTorchTitan(BackendConformance):
     }
     misspelt = ("training.stpes", "training.steps")
     frameworks = ("torch", "torchtitan", "numpy")
+
+
+class TestPublished(PublishedExperiments):
+    framework = "TorchTitan"
 
 
 def refused(resolve: Resolve, text: str, *, ranks: int = 1, suffix: str = ".yaml") -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tarfile
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 from tests.conftest import ROOT
@@ -11,18 +12,19 @@ from tests.conftest import ROOT
 from primus_core.cli.main import main
 
 
-def judged(framework: str, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> str:
-    """What `config validate` says of those of a framework, as a table."""
-    with tarfile.open(Path(__file__).with_name("published.tar.xz")) as archive:
-        archive.extractall(folder, filter="data")
-    monkeypatch.chdir(folder)
-    monkeypatch.setenv("HOME", str(folder))
-    main(["config", "validate", framework, "--markdown"])
-    return capsys.readouterr().out
+class PublishedExperiments:
+    """Which of them are accepted, and why the others are not, is what docs/coming-from.md says."""
 
+    framework: ClassVar[str]
 
-def documented(framework: str) -> str:
-    """What docs/coming-from.md says of them."""
-    page = (ROOT / "docs/coming-from.md").read_text(encoding="utf-8")
-    name = {"megatron": "Megatron", "torchtitan": "TorchTitan", "maxtext": "MaxText"}[framework]
-    return page.partition(f"\n{name}:\n\n")[2]
+    def test_they_are_judged_as_the_documentation_says(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        with tarfile.open(Path(__file__).with_name("published.tar.xz")) as archive:
+            archive.extractall(tmp_path, filter="data")
+        monkeypatch.chdir(tmp_path)
+        monkeypatch.setenv("HOME", str(tmp_path))
+        main(["config", "validate", self.framework.lower(), "--markdown"])
+        table = capsys.readouterr().out.strip()
+        page = (ROOT / "docs/coming-from.md").read_text(encoding="utf-8")
+        assert page.partition(f"\n{self.framework}:\n\n")[2].startswith(f"{table}\n"), table

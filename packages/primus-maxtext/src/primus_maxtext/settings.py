@@ -77,8 +77,8 @@ class Settings(settings.Settings):
             with mistakes:
                 _refuse_later(document, name, schema.version)
         # `grain_train_files=null`: MaxText's own word for nothing is an empty text
-        empty = {name for name, option in schema.options.items() if option.default == ""}
-        empty = {name for name in empty & document.data.keys() if document.data[name] is None}
+        nothing = (name for name, value in document.data.items() if value is None and name in schema.options)
+        empty = {name for name in nothing if schema.options[name].default == ""}
         gone = {*WITHOUT_EFFECT, *later, *empty}
         document = Document({k: v for k, v in document.data.items() if k not in gone}, document.marks)
         named: dict[str, Any] | None = None

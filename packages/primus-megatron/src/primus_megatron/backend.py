@@ -146,9 +146,7 @@ class _Resolution:
         self.files: list[Requirement] = []
 
     def checked(self) -> tuple[tuple[Step, ...], Layout, tuple[Requirement, ...]]:
-        """Fill in the defaults, and refuse what is wrong: all mistakes at once. The steps that prepare the data, the
-        layout, and what the settings require.
-        """
+        """Fill in defaults, and refuse all mistakes at once: the steps for the data, the layout, what is required."""
         settings = self.settings
         prepare: tuple[Step, ...] = ()
         adapted, turbo, layout = Adaptation(), list[Requirement](), Layout(1, 1, 1, 1, stages_inside_data=False)

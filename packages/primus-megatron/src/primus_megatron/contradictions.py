@@ -13,7 +13,7 @@ __all__ = ["CONTRADICTIONS"]
 
 _STATE = ("main_grads_dtype", "main_params_dtype", "exp_avg_dtype", "exp_avg_sq_dtype")
 _FSDP = "use_torch_fsdp2"
-_FLEX = ("flex",)
+_FLEX = ("flex",)  # a comparison with a text would look like a password: "token" is in the name beside it
 _RAMP = "rampup_batch_size"
 
 
@@ -63,7 +63,7 @@ def _of_no_slope(name: str, s: Settings, layout: Layout) -> bool:
 _SHARES = {"adam_beta1": 0.9, "adam_beta2": 0.95, "hidden_dropout": 0.0, "attention_dropout": 0.0}
 
 
-def _is_all(name: str, s: Settings, layout: Layout) -> bool:
+def _is_no_share(name: str, s: Settings, layout: Layout) -> bool:
     return s[name] is not None and not 0 <= s[name] < 1
 
 
@@ -71,7 +71,7 @@ def _of_no_stage(name: str, s: Settings, layout: Layout) -> bool:
     return s[name] is not None and layout.pipeline == 1
 
 
-def _ramps(s: Settings, layout: Layout) -> bool:
+def _cannot_ramp(s: Settings, layout: Layout) -> bool:
     """Whether the ramp of the batch size cannot be walked: start, increment, samples."""
     ramp, total = s[_RAMP], s["global_batch_size"]
     if not ramp or len(ramp) != 3 or not total:
@@ -88,7 +88,7 @@ _PIECES = frozenset((
 def _layers(layout: str) -> str:
     """The letters of a layout, its stages divided by `|`, as `PipelineParallelLayerLayout.parse_str_to_list` does."""
     text = layout.replace(",", "")
-    for pattern in (r"\(([^)]+)\)\*(\d{1,4})", r"(.)\*(\d{1,4})"):
+    for pattern in (r"\(([^()]+)\)\*(\d{1,3})", r"(.)\*(\d{1,3})"):
         text = re.sub(pattern, lambda found: found[1] * int(found[2]), text)
     return text
 
@@ -295,7 +295,7 @@ CONTRADICTIONS: tuple[_Row[Settings, Layout], ...] = (
         "such as Etttt|tttL for 7 layers on 2 stages"),
     _Row("cpu_offloading_num_layers", lambda s, at: s["cpu_offloading_num_layers"] and at.pipeline > 1,
         "Megatron offloads no activations in a pipeline", "pipeline_model_parallel_size=1, or remove it"),
-    _Row(_RAMP, _ramps,
+    _Row(_RAMP, _cannot_ramp,
         "it is a start, an increment and a number of samples: the increment must lead from the start to"
         " 'global_batch_size: {global_batch_size}'",
         "16 16 100000, for instance, or remove it"),
@@ -304,7 +304,7 @@ CONTRADICTIONS: tuple[_Row[Settings, Layout], ...] = (
     _Row("split", _is_no_split, "it has three shares at most, of the documents to train, validate and test on",
         "99,1,0, for instance"),
     *(
-        _Row(name, partial(_is_all, name), "it is a share: at least 0, and below 1", f"{name}={usual}")
+        _Row(name, partial(_is_no_share, name), "it is a share: at least 0, and below 1", f"{name}={usual}")
         for name, usual in _SHARES.items()
     ),
     _Row("step_batch_size_schedule", lambda s, _: _on(s, "step_batch_size_schedule", "global_batch_size"),

@@ -25,20 +25,17 @@ _ZERO_OR_MORE = ("lr", "min_lr", "lr_warmup_iters", "weight_decay", "clip_grad",
 LEAST: dict[str, float] = {**dict.fromkeys(_ONE_OR_MORE, 1), **dict.fromkeys(_ZERO_OR_MORE, 0)}
 """Megatron says these in assertions on every rank, hours of queueing later, or divides by zero."""
 _ASKED_OTHERWISE = {
-    "rank": "it is each process's own",
-    "world_size": "it follows from the nodes and GPUs",
-    "local_rank": "it is each process's own",
-    "config_file": "write settings in the experiment",
-    "yaml_cfg": "write settings in the experiment",
-    **dict.fromkeys(("encoder_num_layers", "encoder_seq_length"), "Megatron takes it from another setting"),
-    **dict.fromkeys(("batch_size", "warmup", "model_parallel_size", "checkpoint_activations"), "Megatron removed it"),
+    **dict.fromkeys(("rank", "local_rank"), ("it is each process's own", "remove it")),
+    "world_size": ("it follows from the nodes and GPUs", "remove it"),
+    **dict.fromkeys(("config_file", "yaml_cfg"), ("write settings in the experiment", "remove it")),
+    "encoder_num_layers": ("Megatron takes it from another setting", "set num_layers instead"),
+    "encoder_seq_length": ("Megatron takes it from another setting", "set seq_length instead"),
+    "batch_size": ("Megatron removed it", "set micro_batch_size instead"),
+    "warmup": ("Megatron removed it", "set lr_warmup_fraction instead"),
+    "model_parallel_size": ("Megatron removed it", "set tensor_model_parallel_size instead"),
+    "checkpoint_activations": ("Megatron removed it", "set recompute_granularity instead"),
 }
-_INSTEAD = {
-    "encoder_num_layers": "num_layers", "encoder_seq_length": "seq_length", "batch_size": "micro_batch_size",
-    "warmup": "lr_warmup_fraction", "model_parallel_size": "tensor_model_parallel_size",
-    "checkpoint_activations": "recompute_granularity",
-}  # fmt: skip
-"""What is set in their place."""
+"""Why, and what to do."""
 _ITEM: dict[str, Callable[[Any], Any]] = {"int": int, "float": float}
 _OTHERS = (os.path.join(os.path.dirname(__file__), "other_names.toml"),)
 
@@ -48,10 +45,10 @@ class Settings(settings.Settings):
 
     def __init__(self, document: Document, schema: Schema, refused: Iterable[Path] = ()) -> None:
         with_lists, wrong = _with_lists(document, schema)
-        for name, why in _ASKED_OTHERWISE.items():
+        for name, (why, fix) in _ASKED_OTHERWISE.items():
             if document.data.get(name) is not None:
                 what = f"'{name}' cannot be set in an experiment"
-                wrong[name] = ConfigError(what, where=document.where((name,)), why=why, fix=_fix(name))
+                wrong[name] = ConfigError(what, where=document.where((name,)), why=why, fix=fix)
         self.texts = {name for name, value in document.data.items() if isinstance(value, str)}
         """Settings that were one text; where Megatron takes a list, it was split at blanks."""
         right = Document({name: value for name, value in with_lists.items() if name not in wrong}, document.marks)
@@ -75,10 +72,6 @@ class Settings(settings.Settings):
     def default(self, name: str, value: Any) -> bool:
         """Set it unless it was given, or this version does not know it; whether it was set."""
         return self.knows(name) and super().default(name, value)
-
-
-def _fix(name: str) -> str:
-    return f"set {_INSTEAD[name]} instead" if name in _INSTEAD else "remove it"
 
 
 def require(settings: Settings, name: str) -> None:

@@ -11,7 +11,7 @@ from primus_core.errors import MachineError
 from primus_core.plan.plan import Requirement, Step
 from primus_data.indexed.layout import fault
 from primus_data.training import section
-from primus_data.training.corpora import Prefixes, Raw, Text, number_for_path, split_at_blanks
+from primus_data.training.corpora import Prefixes, Raw, Text, refuse_numbers, split_at_blanks
 from primus_megatron.own_settings import DATA
 from primus_megatron.settings import Settings
 from primus_megatron.vocabulary import tokens, use_null_tokenizer
@@ -116,9 +116,7 @@ def _prefixes(settings: Settings, name: str, cwd: str, *, known: bool) -> list[R
     was_split = (name,) if len(words) > 1 and name in settings.texts else ()
     weighted = len(words) % 2 == 0 and len(words) > 1 and all(map(_is_number, words[::2]))
     paths = range(1, len(words), 2) if weighted else range(len(words))
-    what, why, fix = number_for_path(name, [words[index] for index in paths], cwd)
-    if what:
-        raise settings.error(name, what, why=why, fix=fix)
+    refuse_numbers(name, [words[index] for index in paths], cwd, settings.where(name))
     for index in paths:
         word = words[index]
         if word.endswith(_RAW):

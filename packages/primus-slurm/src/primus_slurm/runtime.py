@@ -152,12 +152,12 @@ def _refuse_flags(asked: _Asked) -> None:
 
 
 def _misspelt(asked: _Asked) -> tuple[str, ...]:
-    """Notes on options that Slurm does not have. A site's own, or another scheduler under its name, may have them."""
+    """Notes on options that are nearly one of Slurm's. A site, or another scheduler under its name, may have them."""
     options = asked.options
     unknown = (name for name in asked.values if name not in options.takes and options.fits(name))
     found = {name: nearest(name, options.takes, _ALIKE) for name in unknown}
     return tuple(
-        f"Slurm has no option '--{name}': did you mean '--{near}'? It is passed on as it is"
+        f"'--{name}' is no option of Slurm that is known here: did you mean '--{near}'? It is passed on as it is"
         for name, near in found.items()
         if near
     )

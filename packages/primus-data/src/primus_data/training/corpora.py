@@ -5,18 +5,22 @@ Each says which step of the plan prepares it, and what the worker reads then (`s
 
 from __future__ import annotations
 
+import math
 import os
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from primus_core.errors import ConfigError
 from primus_core.plan.plan import Requirement, Step
 from primus_data.training.files import STDLIB
 from primus_machine.errors import suggestion
 from primus_train.backend import BackendCall
 
-__all__ = ["CORPUS", "FOLDER", "Corpus", "Prefixes", "Raw", "Text", "Told", "number_for_path", "split_at_blanks"]
+__all__ = [
+    "CORPUS", "FOLDER", "Corpus", "Prefixes", "Raw", "Text", "Told", "is_number", "refuse_numbers", "split_at_blanks",
+]  # fmt: skip
 
 FOLDER = "data"
 """Of the run directory: a link to what was prepared."""
@@ -24,7 +28,6 @@ CORPUS = "corpus"
 """The output prefix in it of raw text."""
 Told = Mapping[str, Any]
 """What `samples.Samples.of` reads, without the length and the number of samples."""
-_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?", re.I)
 _CACHE = "export PRIMUS_CACHE, or set data.cache"
 
 
@@ -164,17 +167,25 @@ def split_at_blanks(name: str, were_split: Collection[str]) -> str:
     return "; its text was split at blanks: write a list ([my data/web]) to keep them" if name in were_split else ""
 
 
-def number_for_path(name: str, words: Sequence[Any], cwd: str) -> tuple[str, str, str]:
-    """Return what is wrong where a number is among the paths of a blend, why, and what to do; or empty texts."""
-    for word in map(str, words):
-        if _NUMBER.fullmatch(word) and not os.path.exists(os.path.join(cwd, f"{word}.bin")):
+def refuse_numbers(name: str, words: Sequence[Any], cwd: str, where: str) -> None:
+    """Refuse a number that stands where a path of a blend should be.
+
+    Raises:
+        ConfigError: of the setting `name`, which is at `where`.
+    """
+    for word in words:
+        if is_number(word) and not os.path.exists(os.path.join(cwd, f"{word}.bin")):
+            what = f"'{name}' has {word} where a path should be"
             why = "either each path has a weight above 0 before it, or none has"
-            return (
-                f"'{name}' has {word} where a path should be",
-                why,
-                "write 0.7 web 0.3 books, for instance",
-            )
-    return "", "", ""
+            raise ConfigError(what, where=where, why=why, fix="write 0.7 web 0.3 books, for instance")
+
+
+def is_number(word: Any) -> bool:
+    """Whether a word may be a weight or a share."""
+    try:
+        return math.isfinite(float(word))
+    except (TypeError, ValueError):
+        return False
 
 
 Corpus = Text | Raw | Prefixes

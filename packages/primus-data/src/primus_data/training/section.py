@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 from collections.abc import Sequence
 from typing import Any
@@ -14,19 +13,12 @@ from primus_core.request import former
 from primus_data.indexed.layout import fault
 from primus_data.indexed.tokens import largest
 from primus_data.tokenizers import KINDS
-from primus_data.training.corpora import Corpus, Prefixes, Raw, Text, number_for_path
+from primus_data.training.corpora import Corpus, Prefixes, Raw, Text, is_number, refuse_numbers
 from primus_data.training.files import STDLIB, SUFFIXES, has_text
 from primus_train.backend import BackendCall
 from primus_train.kit.settings import PrimusSetting, own_section
 
-__all__ = [
-    "OTHER_NAMES",
-    "SMALLEST_VOCABULARY",
-    "refuse_faults",
-    "resolve",
-    "rows",
-    "rows_of_prefixes",
-]
+__all__ = ["OTHER_NAMES", "SMALLEST_VOCABULARY", "refuse_faults", "resolve", "rows", "rows_of_prefixes"]
 
 _ENOUGH = 1 << 20
 """So many tokens are looked at for one that the model does not know."""
@@ -192,11 +184,9 @@ def _prefixes(document: Document, given: dict[str, Any], call: BackendCall) -> P
 def _blend(document: Document, name: str, given: Any, cwd: str) -> tuple[tuple[float | None, str], ...]:
     """`[3, web, 1, books]` or `[web, books]`, also as words, as weights and absolute prefixes."""
     words = _words(given)
-    weighted = len(words) > 1 and len(words) % 2 == 0 and all(_is_number(word) for word in words[::2])
+    weighted = len(words) > 1 and len(words) % 2 == 0 and all(is_number(word) for word in words[::2])
     pairs = list(zip(words[::2], words[1::2], strict=True)) if weighted else [(None, word) for word in words]
-    what, why, fix = number_for_path(f"data.{name}", [word for _, word in pairs], cwd)
-    if what:
-        raise ConfigError(what, where=document.where((name,)), why=why, fix=fix)
+    refuse_numbers(f"data.{name}", [word for _, word in pairs], cwd, document.where((name,)))
     return tuple(
         (None if weight is None else float(weight), _prefix(document, name, weight, word, cwd))
         for weight, word in pairs
@@ -261,7 +251,7 @@ def _unknown_token(prefix: str, vocab_size: int) -> tuple[str, str] | None:
 def _split(document: Document, given: dict[str, Any]) -> tuple[float, ...]:
     asked = given.get("split") or []
     words = asked if isinstance(asked, list) else str(asked).split(",")
-    if not all(map(_is_number, words)) or len(words) > 3 or (words and not _are_shares([float(w) for w in words])):
+    if not all(map(is_number, words)) or len(words) > 3 or (words and not _are_shares([float(w) for w in words])):
         what = f"'data.split' is '{given['split']}'"
         fix = "write shares of the documents to train and validate on, such as 98,2"
         raise ConfigError(what, where=document.where(("split",)), fix=fix)
@@ -271,13 +261,6 @@ def _split(document: Document, given: dict[str, Any]) -> tuple[float, ...]:
 def _are_shares(words: list[float]) -> bool:
     """The first is what is trained on."""
     return words[0] > 0 and min(words) >= 0
-
-
-def _is_number(word: Any) -> bool:
-    try:
-        return math.isfinite(float(word))
-    except (TypeError, ValueError):
-        return False
 
 
 def _cache(given: dict[str, Any], call: BackendCall) -> str:

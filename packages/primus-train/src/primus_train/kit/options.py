@@ -151,10 +151,8 @@ class _Walk(NamedTuple):
             right = f"{'--' * options[0].startswith('--')}{switch}=false" if options and is_alone(where) else None
             fix = right or f"set its opposite, '{switch}'"
             return ConfigError(what, where=where, fix=fix, options=options, meant=right), {switch}
-        named = _other_names(self.others).get(dotted(path).lower().replace("-", "_"), "")
-        here, mark, rest = re.fullmatch(r"([^=:]*)([=:]?)(.*)", named).groups()  # type: ignore[union-attr]
-        if mark:  # another tool has a switch for a value, or another unit
-            fix = f"write {named}" if mark == "=" else f"set {here}, which is{rest}"
+        here, fix = self.otherwise(dotted(path))
+        if fix:
             return ConfigError(what, where=where, fix=fix), {here}
         alike = {name for name in beside if bool(_NOT.match(name)) == bool(_NOT.match(str(path[-1])))}
         meant = self.meant(prefix, str(path[-1]), alike)
@@ -169,6 +167,16 @@ class _Walk(NamedTuple):
         is_one = option and (option.type == "bool" or not is_alone(where)) and _fits(option, value)
         right = f"{'--' * options[0].startswith('--')}{meant[0]}" if is_one else None
         return ConfigError(what, where=where, why=why, fix=fix or "remove it", options=options, meant=right), set(meant)
+
+    def otherwise(self, name: str) -> tuple[str, str]:
+        """Return the setting for a name of another tool that has a switch for its value, or another unit, and what to
+        write; or empty texts.
+        """
+        named = _other_names(self.others).get(name.lower().replace("-", "_"), "")
+        here, _, unit = named.partition(": ")
+        if "=" in named:
+            return named.partition("=")[0], f"write {named}"
+        return here, f"set {here}, which is {unit}" if unit else ""
 
     def switched_off(self, name: str) -> str:
         """Return the switch that a name such as `no_rope_fusion` turns off; empty: it is none."""
@@ -273,9 +281,9 @@ def _typed(option: Option, value: Any, where: str) -> Any:
 
 def _near_choice(item: str, option: Option) -> str:
     """Return a fix with the choice that was misspelt. `llama3` is no misspelt `llama4`."""
-    without = re.sub(r"\d", "", item)
-    known = [choice for choice in map(str, option.choices) if re.sub(r"\d", "", choice) != without or item.isalpha()]
-    return suggestion(item, known)
+    letters = re.sub(r"\d", "", item)
+    known = map(str, option.choices)
+    return suggestion(item, [one for one in known if letters == item or re.sub(r"\d", "", one) != letters])
 
 
 _EXAMPLES = {"int": "2", "float": "0.1", "list": "[1, 2]", "dict": "{name: value}"}

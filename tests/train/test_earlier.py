@@ -7,6 +7,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from tests.conftest import wait_until
 from tests.core.test_rundir import facts, run
 
 from primus_core.journal import record
@@ -104,6 +105,7 @@ def test_a_lost_run_is_continued_once_its_ranks_have_ended(
     known = known._replace(host=HostRoot())
     (directory / record.FILE).write_text(json.dumps({"status": "started", "host": known.host.hostname(), "pid": 2**22}))
     rank = subprocess.Popen(["sleep", "600"], env={"RANK": "0", "PRIMUS_RUN_DIR": str(directory)})
+    wait_until(lambda: b"PRIMUS_RUN_DIR" in Path(f"/proc/{rank.pid}/environ").read_bytes())  # a moment after it began
     here = Earlier(place(known, ".", "small"), known, Distributed())
     monkeypatch.setattr(continuation, "_RANKS_S", 0.3)
     try:

@@ -39,9 +39,7 @@ def explain(error: Exception, words: list[str], environ: Mapping[str, str]) -> i
         for one in several:
             one.fix = proposed.checked(hints.retyped(words, one, several), hints.retyped)
             if "--dry-run" in words:  # what was to be shown shall not start once it is pasted
-                one.fix = re.sub(
-                    r"(?<!`)\bprimus (?!.*--dry-run)(?=[a-z]+ .*-- |replay )", "primus --dry-run ", one.fix
-                )
+                one.fix = "\n".join(map(_shown, one.fix.split("\n")))
             if "--config" in words[:-1]:
                 named = shlex.quote(words[words.index("--config") + 1])
                 one.fix = one.fix.replace("config validate FILE", f"config validate {named}")
@@ -53,3 +51,9 @@ def explain(error: Exception, words: list[str], environ: Mapping[str, str]) -> i
         text = "".join(traceback.format_exception(error)) + text
     sys.stderr.write(printable(redact(text, secret_values(environ)), "\n\t"))
     return error.exit_code
+
+
+def _shown(line: str) -> str:
+    """A line of a fix; the command in it, once it is pasted, does not start what was to be shown."""
+    starts = "--dry-run" not in line and re.search(r" -- | replay ", line)
+    return re.sub(r"(?<!`)\bprimus (?=[a-z])", "primus --dry-run ", line) if starts else line

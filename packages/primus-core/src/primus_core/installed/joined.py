@@ -63,9 +63,7 @@ def load(group: str, name: str) -> Any:
 
 
 def apart(load: Callable[[], Any]) -> Any:
-    """What `load` returns, which runs code of others: that prints to stderr, for stdout is the command's, and an exit
-    is an error of that code.
-    """
+    """What `load` returns, which runs code of others: it prints to stderr, and an exit is an error of that code."""
     out, sys.stdout = sys.stdout, sys.stderr
     try:
         return load()

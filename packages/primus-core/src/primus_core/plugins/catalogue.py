@@ -98,9 +98,7 @@ class Catalogue:
 
     @classmethod
     def here(cls, host: HostRoot, extra: str = "") -> Catalogue:
-        """The plugins of this environment, of the files that the system config names (`extra`: its last layer), and of
-        the person's own folder.
-        """
+        """Those of this environment, of the system config (`extra`: its last layer), and of a person's own folder."""
         return cls(load(host, extra))
 
     def of(self, kind: str) -> list[Plugin]:

@@ -149,6 +149,11 @@ def test_the_reason_of_the_number_of_ranks_names_the_lists() -> None:
     assert found["GPUS_PER_NODE"] == "2 of 8 devices are visible (4,5): ROCR_VISIBLE_DEVICES=4,5"
 
 
+def test_more_ranks_than_devices_are_told() -> None:
+    found = {v.name: v.why for v in resolve(machine(8), {"GPUS_PER_NODE": "16"})[1]}
+    assert found["GPUS_PER_NODE"] == "devices to use on each node; it has only 8"
+
+
 @pytest.mark.parametrize("devices", ["0,0", "9"])
 def test_a_wrong_list_of_devices_is_refused(devices: str) -> None:
     with pytest.raises(RequestError, match=devices):

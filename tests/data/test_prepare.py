@@ -204,6 +204,13 @@ def test_arguments_that_contradict_each_other_are_refused_together(prepare: Prep
     ]
 
 
+@pytest.mark.parametrize("words", [("--tokenizer-model", ""), ("--vocab-file", "v.json")])
+def test_a_tokenizer_of_gpt2_needs_both_of_its_files(prepare: Prepare, words: tuple[str, ...]) -> None:
+    with pytest.raises(RequestError, match="needs both --vocab-file and --merge-file") as found:
+        prepare("--input", "in.jsonl", "--output-prefix", "x", "--tokenizer-type", "GPT2BPETokenizer", *words)
+    assert "--tokenizer-model" not in found.value.fix
+
+
 def test_an_owner_elsewhere_that_gives_no_sign_of_life_loses_its_claim(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -84,6 +84,31 @@ def test_a_rank_that_left_early_is_the_cause_and_no_log_of_nccl_is_asked_for(the
     assert "NCCL" not in render(verdict)
 
 
+@pytest.mark.parametrize(
+    ("hooks", "signature", "line"),
+    [
+        ("", "primus.error", "primus: error: the hooks of mine.py cannot be used: it cannot be loaded"),
+        ("[mine.py] ModuleNotFoundError: No module named 'mine_too'\n", "py.module_missing", "logs/hooks.log:1"),
+    ],
+)
+def test_what_ended_a_run_before_its_ranks_is_the_cause(hooks: str, signature: str, line: str, tmp_path: Path) -> None:
+    (tmp_path / "logs").mkdir()
+    (tmp_path / "logs/hooks.log").write_text(hooks)
+    first = {"rank": -1, "what": "the hooks of mine.py cannot be used: it cannot be loaded"}
+    record = {"run_id": "x", "status": "failed", "exit_code": 2, "started": 1, "ended": 9, "first_failure": first}
+    (tmp_path / "metadata.json").write_text(json.dumps(record), encoding="utf-8")
+    verdict = diagnose([str(tmp_path)])
+    assert verdict.cause
+    assert verdict.cause.signature == signature
+    assert line in render(verdict)
+
+
+def test_a_line_of_the_cause_is_no_other_cause(tmp_path: Path) -> None:
+    verdict = judged("primus: error: Error: initializing source docker://foo:1: no such host", folder=tmp_path)
+    assert verdict.cause
+    assert (verdict.cause.signature, verdict.confidence, verdict.others) == ("sched.image_pull", "certain", ())
+
+
 def test_the_earlier_of_two_causes_is_the_cause(tmp_path: Path) -> None:
     early = "[rank1]: 2025-11-23 10:00:00 OSError: [Errno 122] Disk quota exceeded"
     late = "2025-11-23 10:10:00 torch.OutOfMemoryError: HIP out of memory. Tried to allocate 1.00 GiB."

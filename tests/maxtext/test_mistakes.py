@@ -27,6 +27,9 @@ MISTAKES = {
     "an unknown model": Mistake("MaxText has no model 'lama'", words="model_name=lama"),
     "two sources of data": Mistake("both set the training data", words="dataset_type=hf"),
     "no such text": Mistake("nowhere' not found", words="data.text=nowhere", code=3),
+    "a typed one of two": Mistake(
+        "command line: base_num_kv_heads=3: 'base_num_query_heads' is ", words="base_num_kv_heads=3"
+    ),
     "no such checkpoint": Mistake("nowhere' not found", words="load_parameters_path=nowhere", code=3),
     "nobody logs in": Mistake("Weights & Biases is enabled", words="--enable_wandb", code=3),
     "not an experiment's": Mistake("'metrics_file' cannot be set in an experiment", words="metrics_file=m"),

@@ -318,9 +318,11 @@ def test_nothing_is_read_of_what_another_pipeline_would_read_and_null_is_an_empt
 
 
 def test_a_checkpoint_of_ones_own_to_start_from_must_be_there(resolve: Resolve, tmp_path: Path) -> None:
+    (tmp_path / "earlier/items").mkdir(parents=True)
     plan = resolve(tiny(load_parameters_path="earlier/items"))
-    needed = {row.name: row for row in plan.requires}[str(tmp_path / "earlier/items")]
-    assert (needed.kind, needed.fix) == ("file", "set load_parameters_path to a checkpoint's folder")
+    needed = {row.name: row for row in plan.requires}[str(tmp_path / "earlier/items/_METADATA")]
+    fix = "set load_parameters_path to the folder `items` of a checkpoint of MaxText"
+    assert (needed.kind, needed.fix) == ("file", fix)
     elsewhere = resolve(tiny(load_parameters_path="gs://bucket/items"))
     assert not [row for row in elsewhere.requires if "bucket" in row.name]
 

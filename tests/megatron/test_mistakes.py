@@ -98,6 +98,16 @@ def test_a_look_at_an_experiment_for_gpus_is_told_to_name_them_too(
     assert "primus config show exp.yaml --resolved --gpu MI300X\n" in capsys.readouterr().err
 
 
+def test_a_layout_for_more_nodes_is_judged_on_so_many_and_says_why(
+    asker: Asker, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asker.monkeypatch.delenv("GPUS_PER_NODE")
+    words = ["tensor_model_parallel_size=8", "pipeline_model_parallel_size=2"]
+    assert main(["config", "validate", "template:megatron/llama3.1_8B/MI300X", *words]) == 0
+    why = "tensor 8 x pipeline 2 x context 1 = 16 does not divide 8 ranks"
+    assert f"note: {why}: validated for 2 nodes (--nodes N for another number)" in capsys.readouterr().out
+
+
 def test_by_a_variable_that_is_not_set_nothing_else_is_judged(asker: Asker) -> None:
     for name in ("data.text", "model.num_layers", "mock_data", "vocab_size", "train_iters", "lr", "seq_length"):
         said = refused_alike(asker, Mistake("${UNSET_OF_MINE} is not set", words=f"{name}=${{UNSET_OF_MINE}}"))

@@ -81,6 +81,15 @@ def test_a_misspelt_file_is_answered_with_the_nearest_and_an_experiment_with_wha
     assert not (tmp_path / "output").exists()
 
 
+@pytest.mark.parametrize("runtime", ["slurm sbatch -N 2", "container --image docker.io/a/b:c"])
+def test_a_file_that_is_only_there_where_it_will_run_is_noted(
+    primus: Run, program: str, tmp_path: Path, runtime: str
+) -> None:
+    near = program.replace("train", "tarin")
+    said = primus("--dry-run", *runtime.split(), "--", "run", near).stdout
+    assert f"# note       there is no file '{tmp_path / near}' on this machine (did you mean '{program}'?): the" in said
+
+
 @pytest.mark.parametrize("runtime", [["direct"], ["slurm", "srun", "-N", "2"]])
 def test_a_script_of_a_shell_is_refused_wherever_it_would_run(primus: Run, tmp_path: Path, runtime: list[str]) -> None:
     (tmp_path / "job.sh").write_text("python train.py\n")

@@ -51,6 +51,17 @@ def test_the_newest_complete_checkpoint_is_taken(resolve: Resolve, tmp_path: Pat
     assert "continues from step 20 of exp_2026_01_01_000000" in plan.notes
 
 
+def test_profiled_steps_that_are_trained_already_are_told(resolve: Resolve, tmp_path: Path) -> None:
+    previous = earlier_run(resolve, tmp_path / "exp_2026_01_01_000000", TEXT, {20: "x"})
+
+    def notes(last: int) -> str:
+        cycle = f"enable_profiling: true, profiler_active: 4, profiler_repeat: 1, profile_freq: {last}"
+        return "\n".join(resolve(f"{TEXT}profiler: {{{cycle}}}\n", previous=previous).notes)
+
+    assert "no whole trace of steps 19 to 22: training continues behind step 20" in notes(22)
+    assert "trace" not in notes(24)
+
+
 def test_the_step_that_was_asked_for_is_taken_and_the_weights_alone_where_they_are(
     resolve: Resolve, tmp_path: Path
 ) -> None:
@@ -212,3 +223,27 @@ def test_without_checkpoints_nothing_is_looked_for(resolve: Resolve) -> None:
         raise AssertionError("asked for earlier runs")
 
     resolve(TEXT.replace("enable: true", "enable: false"), previous=previous)
+
+
+@pytest.mark.parametrize(
+    ("settings", "files", "needed", "fix"),
+    [
+        ("initial_load_path: mine", (), "mine", "it is one checkpoint (step-N)"),
+        ("initial_load_path: mine", ("mine/a.safetensors",), "mine/.metadata", "checkpoint.initial_load_in_hf=true"),
+        (
+            "initial_load_path: meta-llama/Llama-3.1-8B, initial_load_in_hf: true",
+            (),
+            "meta-llama/Llama-3.1-8B",
+            "hf download meta-llama/Llama-3.1-8B --include '*.safetensors*' --local-dir ",
+        ),
+        ("initial_load_path: ., initial_load_in_hf: true", (), "*.safetensors", "name the folder of the model's safetensors"),
+    ],
+)
+def test_weights_to_start_from_must_be_there_in_the_form_that_is_asked_for(
+    settings: str, files: tuple[str, ...], needed: str, fix: str, resolve: Resolve, tmp_path: Path
+) -> None:
+    for name in files:
+        (tmp_path / name).parent.mkdir()
+        (tmp_path / name).touch()
+    plan = resolve(TEXT.replace("enable: true", f"enable: true, {settings}"))
+    assert [fix in row.fix for row in plan.requires if row.name.endswith(needed)] == [True]

@@ -269,17 +269,17 @@ class _Resolution:
 
     def folders(self) -> list[Requirement]:
         """The cache to write in, and the checkpoint to start from, where they are of this file system."""
-        rows: tuple[tuple[Literal["file", "folder"], str, str], ...] = (
-            ("folder", "jax_cache_dir", "a writable folder"),
-            ("file", "load_parameters_path", "a checkpoint's folder"),
-            ("file", "load_full_state_path", "a checkpoint's folder"),
+        rows: tuple[tuple[Literal["file", "folder"], str, str, str], ...] = (
+            ("folder", "jax_cache_dir", "", "a writable folder"),
+            ("file", "load_parameters_path", "/_METADATA", "the folder `items` of a checkpoint of MaxText"),
+            ("file", "load_full_state_path", "", "a checkpoint's folder"),
         )
-        cwd, given = self.call.facts.cwd, self.settings
-        return [
-            Requirement(kind, os.path.join(cwd, os.path.expanduser(given[name])), f"set {name} to {what}")
-            for kind, name, what in rows
-            if given[name] and "://" not in given[name]
-        ]
+        found = []
+        for kind, name, inside, what in rows:
+            if (value := self.settings[name]) and "://" not in value:
+                path = os.path.join(self.call.facts.cwd, os.path.expanduser(value))
+                found.append(Requirement(kind, path + inside * os.path.isdir(path), f"set {name} to {what}"))
+        return found
 
     def reporting(self, source: str) -> tuple[Variable, ...]:
         """The environment of Weights & Biases, where it is enabled. MaxText names no folder for its files."""

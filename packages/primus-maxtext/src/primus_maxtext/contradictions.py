@@ -160,7 +160,7 @@ CONTRADICTIONS: tuple[Contradiction[Settings, Layout], ...] = (
         "base_num_query_heads",
         lambda s, _: s["attention_type"] != "mla" and s["base_num_query_heads"] % s["base_num_kv_heads"],
         "each of 'base_num_kv_heads: {base_num_kv_heads}' serves as many of them as any other",
-        "take a multiple of {base_num_kv_heads}",
+        "take a multiple of {base_num_kv_heads}, or a divisor of {base_num_query_heads} as base_num_kv_heads",
     ),
     Contradiction(
         "head_dim",

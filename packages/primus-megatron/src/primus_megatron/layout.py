@@ -114,13 +114,19 @@ def _check_sequence(settings: Settings, layout: Layout) -> None:
             f"seq_length {length} exceeds max_position_embeddings {longest}",
             fix="reduce the first, or increase the second",
         )
-    pieces = (layout.tensor if settings["sequence_parallel"] else 1) * (2 * layout.context if layout.context > 1 else 1)
+    of_tensor = layout.tensor if settings["sequence_parallel"] else 1
+    pieces = of_tensor * (2 * layout.context if layout.context > 1 else 1)
     if length and length % pieces:
+        parts = (
+            f"sequence parallelism over {of_tensor} ranks" if of_tensor > 1 else "",
+            f"context parallelism over {layout.context}, which takes two pieces each" if layout.context > 1 else "",
+        )
         raise settings.error(
             "seq_length",
             f"seq_length {length} cannot be cut into {pieces} equal pieces",
-            why=f"sequence parallelism over {layout.tensor} ranks, context parallelism over {layout.context}",
+            why=" and ".join(filter(None, parts)),
             fix=f"take a multiple of {pieces}",
+            beside=(_CONTEXT, _TENSOR, "sequence_parallel"),
         )
 
 

@@ -336,11 +336,18 @@ class _Resolution:
         found = []
         if os.path.isabs(self.settings["checkpoint.folder"]):
             found.append(Requirement("folder", folder, "set checkpoint.folder to a writable folder"))
-        path = self.settings["checkpoint.initial_load_path"]
-        if path and "://" not in path and not glob.glob(f"{glob.escape(folder)}/step-*"):
-            found.append(
-                Requirement("file", path, "correct checkpoint.initial_load_path: it is one checkpoint (step-N)")
-            )
+        path = self.settings["checkpoint.initial_load_path"] or ""
+        if "://" in path or glob.glob(f"{glob.escape(folder)}/step-*"):
+            return found
+        if self.settings["checkpoint.initial_load_in_hf"]:
+            weights = path or os.path.join(self.call.facts.cwd, self.settings["hf_assets_path"])
+            files = f"{weights}/*.safetensors" if os.path.isdir(weights) else weights
+            found.append(Requirement("file", files, _download_weights(weights)))
+        elif path:
+            fix = "correct checkpoint.initial_load_path: it is one checkpoint (step-N)"
+            if glob.glob(f"{glob.escape(path)}/*.safetensors"):
+                fix = "add checkpoint.initial_load_in_hf=true: what is there are safetensors"
+            found.append(Requirement("file", f"{path}/.metadata" if os.path.isdir(path) else path, fix))
         return found
 
     def files(self) -> list[Requirement]:
@@ -361,13 +368,27 @@ def _download(path: str, named: str, model: str) -> str:
     or_set = "or set hf_assets_path"
     if os.path.exists(path):  # nothing to be done: spare the catalogue
         return f"restore it, {or_set}"
-    from primus_train.models import catalogue
-
-    name = os.path.basename(os.path.normpath(named))
-    repository = next((one.facts.hf for one in catalogue.load().values() if one.facts.hf.endswith(f"/{name}")), "")
-    if not repository:
+    if not (repository := _repository(named)):
         return f"download the tokenizer of {model} into it, {or_set}"
     return f"hf download {repository} --include '*token*' --local-dir {shlex.quote(named)}\n{or_set}"
+
+
+def _download_weights(folder: str) -> str:
+    """How the weights of a model come into its folder."""
+    or_name = "name the folder of the model's safetensors: checkpoint.initial_load_path"
+    if glob.glob(f"{glob.escape(folder)}/*.safetensors"):
+        return or_name
+    if not (repository := _repository(folder)):
+        return or_name
+    return f"hf download {repository} --include '*.safetensors*' --local-dir {shlex.quote(folder)}\nor {or_name}"
+
+
+def _repository(folder: str) -> str:
+    """The repository at huggingface.co whose name a folder has; empty: no model of the catalogue has it."""
+    from primus_train.models import catalogue
+
+    name = os.path.basename(os.path.normpath(folder))
+    return next((one.facts.hf for one in catalogue.load().values() if one.facts.hf.endswith(f"/{name}")), "")
 
 
 def _without(document: Document, sections: tuple[str, ...]) -> Document:

@@ -129,6 +129,7 @@ def _continue(settings: Settings, call: BackendCall, now: Mapping[str, Any]) -> 
     step, notes = settings.start_from(run, whole, "training.steps", at=call.step)
     if weights is not None and weights in steps and step < weights:
         notes += (f"skips the checkpoint of step {weights}: it has weights alone (checkpoint.last_save_model_only)",)
+    notes += _untraced(settings, step)
     checkpoint = os.path.join(run, folder, f"step-{step}")
     _check_position(settings, checkpoint, now, f"step {step} of {os.path.basename(run)}")
     if not call.distributed.tentative:
@@ -136,6 +137,15 @@ def _continue(settings: Settings, call: BackendCall, now: Mapping[str, Any]) -> 
     for setting, value in _begin_with(checkpoint).items():
         settings.set(setting, value)
     return run, notes
+
+
+def _untraced(settings: Settings, start: int) -> tuple[str, ...]:
+    """A note on steps that are profiled once, and lie before the ones that are trained now: TorchTitan says nothing."""
+    last, is_once = settings["profiler.profile_freq"], settings["profiler.profiler_repeat"] == 1
+    first = last - settings["profiler.profiler_active"] + 1
+    if not (settings["profiler.enable_profiling"] and is_once and first <= start):
+        return ()
+    return (f"no whole trace of steps {first} to {last}: training continues behind step {start}",)
 
 
 def _last_of_weights(run: str) -> int | None:

@@ -75,6 +75,11 @@ Everything after FILE or MODULE is passed to it unchanged."""
             fix = f"did you mean '{near}'?" if near else fix
             what, meant = f"there is no file '{call.args.file}'", shlex.quote(near) if near else None
             raise RequestError(what, why=f"looked for {path}", fix=fix, options=[call.args.file], meant=meant)
+        notes = [Note(_OURS[word], "words") for word in call.args.words if word in _OURS]
+        if call.elsewhere and not os.path.isfile(path):
+            near = _beside(path, call.args.file)
+            meant = f" (did you mean '{near}'?)" if near else ""
+            notes.append(Note(f"there is no file '{path}' on this machine{meant}: the run needs it there", "words"))
         return TaskPlan(
             place=_place(call, os.path.splitext(os.path.basename(path))[0]),
             worker=Worker("primus.run_worker", (path, *call.args.words), "torchrun"),
@@ -82,7 +87,7 @@ Everything after FILE or MODULE is passed to it unchanged."""
             folder=os.path.dirname(path),
             reads=(path,),
             loads=(path,),
-            notes=(*_modules_beside(path, call), *(Note(_OURS[w], "words") for w in call.args.words if w in _OURS)),
+            notes=(*_modules_beside(path, call), *notes),
         )
 
 

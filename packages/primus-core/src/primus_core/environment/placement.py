@@ -48,7 +48,8 @@ def resolve(facts: Facts, environ: Mapping[str, str]) -> tuple[Distributed, tupl
             why=f"node ranks run from 0 to {nnodes - 1} (NODE_RANK from {rank_from}, NNODES from {nnodes_from})",
             fix=f"set NODE_RANK to 0 to {nnodes - 1}, another one on each node, or unset both",
         )
-    gpus, gpus_from = _number("GPUS_PER_NODE", environ, _devices(facts, environ), 1, MAX_GPUS_PER_NODE)
+    devices = len(visible(facts.gpus, environ))
+    gpus, gpus_from = _number("GPUS_PER_NODE", environ, max(devices, 1), 1, MAX_GPUS_PER_NODE)
     addr, addr_from = _address(environ, nnodes)
     # One node: a free port, so that two runs on one machine do not collide. Several: one that all of them know.
     own_port, meet = (facts.free_port, "free now") if nnodes == 1 else _port_of_job(environ)
@@ -58,13 +59,14 @@ def resolve(facts: Facts, environ: Mapping[str, str]) -> tuple[Distributed, tupl
         nnodes, node_rank, gpus, addr, port, tentative=not facts.host.is_known and gpus_from == "default"
     )
     detected = _found(facts, environ) if facts.host.is_known else "unknown until the scheduler has chosen nodes"
+    asked = f"devices to use on each node{f'; it has only {devices}' if 0 < devices < gpus else ''}"
     # A scheduler gives each job lists of its own: a person has not set them, and must not type them again.
     lists = choosing(facts.gpus, environ) if facts.gpus and not _scheduler(environ) else ()
     rows = (
         *((name, environ[name], "user", "GPUs that the ranks may use") for name in lists),
         ("NNODES", nnodes, nnodes_from, "nodes in the job; each of them runs this command"),
         ("NODE_RANK", node_rank, rank_from, "this node's index"),
-        ("GPUS_PER_NODE", gpus, gpus_from, detected if gpus_from == "default" else "devices to use on each node"),
+        ("GPUS_PER_NODE", gpus, gpus_from, detected if gpus_from == "default" else asked),
         ("MASTER_ADDR", addr, addr_from, "where the ranks meet"),
         ("MASTER_PORT", port, port_from, meet),
     )
@@ -167,11 +169,6 @@ def _port_of_job(environ: Mapping[str, str]) -> tuple[int, str]:
 def _scheduler(environ: Mapping[str, str]) -> Scheduler | None:
     """The scheduler that started this process on a node. What a hook or a rank of its run starts, it did not start."""
     return None if is_alone(environ) else schedulers.started(environ)
-
-
-def _devices(facts: Facts, environ: Mapping[str, str]) -> int:
-    """Ranks per node when nobody says: the GPUs that the person left visible, or one process."""
-    return max(len(visible(facts.gpus, environ)), 1)
 
 
 def _address(environ: Mapping[str, str], nnodes: int) -> tuple[str, str]:

@@ -60,7 +60,7 @@ class FailedStep:
         why = first_failure.of_script(ended, script) if script else ""
         failure = first.to_record() if first else None
         if script:
-            failure = FirstFailure(what=f"{script.name}: {why or f'exit code {code}'}")
+            failure = FirstFailure(what=f"{script.name}: {why or f'exit code {code}'}", exit_code=code)
         trace, host = (first.traceback, first.host) if first else ("", "")
         if first and step and step.ranks:
             failed_lines.keep_traceback(launch.directory, first.rank, launch.masked(first.traceback))

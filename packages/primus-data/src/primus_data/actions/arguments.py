@@ -127,13 +127,14 @@ def require_tokenizer(args: argparse.Namespace, cwd: str) -> tuple[Requirement, 
     """
     if args.tokenizer_type and not args.tokenizer_model:
         raise RequestError("--tokenizer-type alone names no tokenizer", fix="add --tokenizer-model PATH")
-    return require_model(args.tokenizer_model, cwd)
+    return require_model(args, cwd)
 
 
-def require_model(path: str, cwd: str) -> tuple[Requirement, ...]:
+def require_model(args: argparse.Namespace, cwd: str) -> tuple[Requirement, ...]:
     """The tokenizer's file or folder must be there, if one is named."""
+    path = args.tokenizer_model
     fix = "correct --tokenizer-model: a file or folder. Primus downloads no tokenizer; `hf download` does"
-    if re.fullmatch(_REPOSITORY, path):
+    if re.fullmatch(_REPOSITORY, path) and not args.tokenizer_type.startswith("Tik"):  # `cl100k_base` is of no hub
         fix = f"hf download {path} --include '*token*' --local-dir {path}\nor correct --tokenizer-model"
     return (Requirement("file", os.path.join(cwd, path), fix),) if path else ()
 

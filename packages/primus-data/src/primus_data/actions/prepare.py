@@ -75,7 +75,7 @@ class _Prepare:
         return (
             Requirement("folder", folder, "choose another --output-prefix"),
             *(Requirement("file", os.path.join(cwd, place(word)), "check the path: --input") for word in args.input),
-            *arguments.require_model(args.tokenizer_model, cwd),
+            *arguments.require_model(args, cwd),
             *(Requirement("file", path, f"check the path: {option}") for option, path in files.items()),
         )
 
@@ -118,8 +118,10 @@ def _check_tokenizer(args: argparse.Namespace) -> None:
     if has_files and args.tokenizer_type != _GPT2:
         fix = f"--tokenizer-type {_GPT2}, or --tokenizer-model"
         raise RequestError(f"--vocab-file and --merge-file are of a {_GPT2}", fix=fix)
-    if has_files and not (args.vocab_file and args.merge_file):
-        raise RequestError(f"a {_GPT2} needs both --vocab-file and --merge-file", fix="name the other one, too")
+    named = args.vocab_file and args.merge_file if has_files else args.tokenizer_model
+    if args.tokenizer_type == _GPT2 and not named:
+        fix = "name both: --vocab-file vocab.json --merge-file merges.txt"
+        raise RequestError(f"a {_GPT2} needs both --vocab-file and --merge-file", fix=fix)
     if args.tokenizer_model or has_files or args.tokenizer_type.startswith("Null"):
         return
     raise RequestError(

@@ -21,6 +21,8 @@ from primus_machine.host import HostRoot
 __all__ = ["add"]
 
 _OTHER_LOGS = ("logs/launch.log", "logs/container.log", "logs/slurm.log", "nodes/*/logs/*.log", "logs/*.dmesg")
+_HOOKS = "logs/hooks.log"
+"""What plugins of hooks printed: where one ended the run. Else they end nothing."""
 
 
 def add(found: Gathered, directory: str, host: HostRoot) -> None:
@@ -35,6 +37,9 @@ def add(found: Gathered, directory: str, host: HostRoot) -> None:
         except (OSError, ValueError, RecursionError) as error:
             found.skipped.append(f"{os.path.relpath(path, directory)}: {error}")
     found.sources += (*_of_record(known), *steps.failed(directory, known.host))
+    if _is_refused(known):
+        path = f"{directory}/{_HOOKS}"
+        found.sources += [Source(path, _HOOKS, None, known.host)] if os.path.isfile(path) else []
     found.hang = hangs.last(directory)
     del host
 
@@ -60,6 +65,12 @@ def _logs(directory: str, host: str) -> Iterator[Source]:
                 yield Source(path, shown, names.rank_of(path), names.node_of(shown))
 
 
+def _is_refused(known: RunRecord) -> bool:
+    """Whether an error of Primus's own ended the run before any step did, such as a plugin that cannot be loaded."""
+    first = known.first_failure
+    return first is not None and first.rank < 0 and first.exit_code is None and known.exit_code in (2, 3)
+
+
 def _of_record(known: RunRecord) -> Iterator[Source]:
     """What Primus saw of the run's end: a rank that was killed leaves no word of its own."""
     first = known.first_failure
@@ -69,4 +80,5 @@ def _of_record(known: RunRecord) -> Iterator[Source]:
         return
     rank = first.rank if first.rank >= 0 else None
     node = known.host if first.node_rank == 0 else ""
-    yield Source(record.FILE, record.FILE, rank, node, first.what or " ", moment(first.time))
+    what = f"primus: error: {first.what}" if _is_refused(known) else first.what
+    yield Source(record.FILE, record.FILE, rank, node, what or " ", moment(first.time))

@@ -37,6 +37,7 @@ def judge(catalogue: Catalogue, gathered: Gathered, results: Sequence[FileResult
     causes = ordered(catalogue, possible, blamed, victims)
     causes = [_with_rank(causes[0], causes[1:], blamed), *causes[1:]] if causes else []
     others = causes[1:] + sorted((one for one in found if one not in possible), key=_importance)
+    others = [one for one in others if not (causes and _is_line_of(catalogue, one, causes[0]))]
     answer = _answer(gathered, causes, symptoms)
     return Verdict(
         answer=answer,
@@ -72,6 +73,12 @@ def _ends_a_victim(catalogue: Catalogue, one: Finding, symptoms: Iterable[Findin
     """Whether it only ends ranks that had symptoms before: one aborts after the timeout of its collective."""
     before = [other for other in symptoms if other.signature == one.follows and {*one.ranks} <= {*other.ranks}]
     return catalogue[one.signature].generic and bool(before)
+
+
+def _is_line_of(catalogue: Catalogue, one: Finding, cause: Finding) -> bool:
+    """Whether it is the very line of the cause, and knows less of it."""
+    lines = [(found.first.file, found.first.line, found.first.text) for found in (one, cause)]
+    return catalogue[one.signature].generic and lines[0] == lines[1]
 
 
 def _inferred(catalogue: Catalogue, hits: Iterable[Hit]) -> list[Finding]:

@@ -13,6 +13,7 @@ from primus_core import requirements
 from primus_core.errors import PrimusError, RequestError
 from primus_machine.captures.assumed import assume_gpus
 from primus_machine.facts import Facts
+from primus_machine.host import HostRoot
 from primus_machine.gpus import models
 from primus_machine.units import counted
 from primus_train.commands import families
@@ -160,18 +161,18 @@ def _judge(args: argparse.Namespace) -> _Verdict:
     try:
         facts, gpu = assume_machine(args.file, args)
         found = _attempt(args, facts, gpu)
-        return _on_more_nodes(args, found) if found.error and _may_need_nodes(args, facts, gpu) else found
+        return _on_more_nodes(args, found, _reason(found.error)) if found.error and _is_open(args, gpu) else found
     except PrimusError as error:
         return _Verdict(args.file, args.gpu, error=error)
 
 
-def _may_need_nodes(args: argparse.Namespace, facts: Facts, gpu: str) -> bool:
-    """Check whether the number of nodes is open: machines with GPUs were named, and not how many."""
-    return bool(gpu) and not args.nodes and facts.environ.get("NNODES") is None
+def _is_open(args: argparse.Namespace, gpu: str) -> bool:
+    """Check whether the number of nodes is open: machines with GPUs are known, and nobody said how many."""
+    return bool(gpu) and not args.nodes and HostRoot().environ.get("NNODES") is None
 
 
-def _on_more_nodes(args: argparse.Namespace, found: _Verdict) -> _Verdict:
-    """Return the verdict for the fewest nodes of which the layout does not complain."""
+def _on_more_nodes(args: argparse.Namespace, found: _Verdict, why: str) -> _Verdict:
+    """Return the verdict for the fewest nodes of which the layout does not complain. `why` fewer are not enough."""
     best = found
     if str((many := _with_nodes(args, _MANY)).error) == str(found.error):
         return found  # it is not about the number
@@ -181,8 +182,8 @@ def _on_more_nodes(args: argparse.Namespace, found: _Verdict) -> _Verdict:
         if _count(one) < _count(best) or (best is found and not _errors(one) & about_number):
             best = one
         if not one.error:
-            needs = f"the layout needs {counted(nodes, 'node')}: validated for so many (--nodes N for another number)"
-            return _Verdict(one.file, one.gpu, one.summary, nodes, (needs, *one.notes))
+            note = f"{why}: validated for {counted(nodes, 'node')} (--nodes N for another number)"
+            return _Verdict(one.file, one.gpu, one.summary, nodes, (note, *one.notes))
     return best
 
 

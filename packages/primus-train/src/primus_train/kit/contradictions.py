@@ -30,15 +30,16 @@ def refuse(settings: S, layout: L, rows: Iterable[Contradiction[S, L]]) -> None:
         with settings.mistakes:
             if holds(settings, layout):
                 values = _Values(settings)
-                what = f"'{name}' is {settings[name]!r}"
-                raise settings.error(name, what, why=why.format_map(values), fix=fix.format_map(values))
+                what, why, fix = f"'{name}' is {settings[name]!r}", why.format_map(values), fix.format_map(values)
+                raise settings.error(name, what, why=why, fix=fix, beside=values.named)
 
 
 class _Values(dict[str, object]):
-    """Settings by name, for sentences."""
+    """Settings by name, for sentences, and which of them these name."""
 
     def __init__(self, settings: Settings) -> None:
-        self.settings = settings
+        self.settings, self.named = settings, list[str]()
 
     def __missing__(self, name: str) -> object:
+        self.named.append(name)
         return self.settings[name]

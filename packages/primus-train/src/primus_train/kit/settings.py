@@ -19,6 +19,7 @@ from primus_core.plan.plan import METRICS, Requirement
 from primus_core.requirements import missing
 from primus_train.backend import BackendCall
 from primus_train.kit.options import Checked, Option, examine
+from primus_train.overrides import is_typed
 
 __all__ = ["PrimusSetting", "Settings", "as_markdown", "as_options", "own_section"]
 
@@ -178,9 +179,13 @@ class Settings:
         if self.refused:
             raise AlreadyRefused(min(self.refused))
 
-    def error(self, name: str, what: str, *, why: str = "", fix: str = "") -> ConfigError:
-        """An error at the place of a setting."""
-        return ConfigError(what, where=self.where(name), why=why, fix=fix)
+    def error(
+        self, name: str, what: str, *, why: str = "", fix: str = "", beside: Iterable[str] = ()
+    ) -> ConfigError:
+        """An error at the place of a setting; where another one of it was typed, at that of the first such."""
+        places = [self.where(one) for one in (name, *beside)]
+        where = next(filter(is_typed, places), places[0])
+        return ConfigError(what, where=where, why=why, fix=fix)
 
     def weights_from(self, run: str, made: Sequence[int], at: int | None = None) -> tuple[int, tuple[str, ...]]:
         """Return the step of the checkpoint of `run` whose weights training starts with, and the plan's notes on it.

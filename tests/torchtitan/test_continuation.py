@@ -236,7 +236,12 @@ def test_without_checkpoints_nothing_is_looked_for(resolve: Resolve) -> None:
             "meta-llama/Llama-3.1-8B",
             "hf download meta-llama/Llama-3.1-8B --include '*.safetensors*' --local-dir ",
         ),
-        ("initial_load_path: ., initial_load_in_hf: true", (), "*.safetensors", "name the folder of the model's safetensors"),
+        (
+            "initial_load_path: ., initial_load_in_hf: true",
+            (),
+            "*.safetensors",
+            "name the folder of the model's safetensors",
+        ),
     ],
 )
 def test_weights_to_start_from_must_be_there_in_the_form_that_is_asked_for(

@@ -13,8 +13,8 @@ from primus_core import requirements
 from primus_core.errors import PrimusError, RequestError
 from primus_machine.captures.assumed import assume_gpus
 from primus_machine.facts import Facts
-from primus_machine.host import HostRoot
 from primus_machine.gpus import models
+from primus_machine.host import HostRoot
 from primus_machine.units import counted
 from primus_train.commands import families
 from primus_train.commands.resolved import (

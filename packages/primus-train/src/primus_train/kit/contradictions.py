@@ -30,8 +30,8 @@ def refuse(settings: S, layout: L, rows: Iterable[Contradiction[S, L]]) -> None:
         with settings.mistakes:
             if holds(settings, layout):
                 values = _Values(settings)
-                what, why, fix = f"'{name}' is {settings[name]!r}", why.format_map(values), fix.format_map(values)
-                raise settings.error(name, what, why=why, fix=fix, beside=values.named)
+                what, said = f"'{name}' is {settings[name]!r}", why.format_map(values)
+                raise settings.error(name, what, why=said, fix=fix.format_map(values), beside=values.named)
 
 
 class _Values(dict[str, object]):

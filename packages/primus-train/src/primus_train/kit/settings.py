@@ -179,9 +179,7 @@ class Settings:
         if self.refused:
             raise AlreadyRefused(min(self.refused))
 
-    def error(
-        self, name: str, what: str, *, why: str = "", fix: str = "", beside: Iterable[str] = ()
-    ) -> ConfigError:
+    def error(self, name: str, what: str, *, why: str = "", fix: str = "", beside: Iterable[str] = ()) -> ConfigError:
         """An error at the place of a setting; where another one of it was typed, at that of the first such."""
         places = [self.where(one) for one in (name, *beside)]
         where = next(filter(is_typed, places), places[0])

@@ -213,6 +213,11 @@ CONTRADICTIONS: tuple[_Row[Settings, Layout], ...] = (
             s, "use_distributed_optimizer", _FSDP, "use_megatron_fsdp"
         ),
         "the optimizer of each rank has all parameters, and gathers none", "use_distributed_optimizer=true"),
+    _Row("fp8_param_gather", lambda s, _: _on(s, "fp8_param_gather") and not s["fp8"], "'fp8' is not set",
+        "fp8=hybrid, or remove it"),
+    _Row("reuse_grad_buf_for_mxfp8_param_ag",
+        lambda s, _: _on(s, "reuse_grad_buf_for_mxfp8_param_ag") and not _on(s, "fp8_param_gather"),
+        "it gathers parameters of MXFP8, and 'fp8_param_gather' is not set", "remove it"),
     _Row("fp4", lambda s, _: _on(s, "fp4", "fp8"), "'fp8' is set, too", "keep one of them"),
     _Row("fp4_param_gather", lambda s, _: _on(s, "fp4_param_gather") and not s["fp4"], "'fp4' is not set",
         "fp4=e2m1, or remove it"),
@@ -242,6 +247,8 @@ CONTRADICTIONS: tuple[_Row[Settings, Layout], ...] = (
     _Row("moe_ffn_hidden_size",
         lambda s, _: s["moe_ffn_hidden_size"] is not None and not s["num_experts"] and not _mixed(s),
         "the model has no experts", "set num_experts, or remove it"),
+    _Row("moe_latent_size", lambda s, _: _on(s, "moe_latent_size") and not s["num_experts"],
+        "the model has no experts", "set num_experts, or remove it"),
     _Row("moe_pad_expert_input_to_capacity",
         lambda s, _: s["moe_pad_expert_input_to_capacity"] and s["moe_expert_capacity_factor"] is None,
         "'moe_expert_capacity_factor' is not set", "moe_expert_capacity_factor=1.0"),
@@ -262,6 +269,11 @@ CONTRADICTIONS: tuple[_Row[Settings, Layout], ...] = (
         "the gradients wait for the communication of experts", "overlap_moe_expert_parallel_comm=true, or remove it"),
     _Row("group_query_attention", lambda s, _: s["multi_latent_attention"] and s["group_query_attention"],
         "latent attention ('multi_latent_attention') has no groups", "group_query_attention=false"),
+    _Row("mla_down_proj_fusion", lambda s, _: _on(s, "mla_down_proj_fusion") and not s["multi_latent_attention"],
+        "it is a part of latent attention", "remove it, or multi_latent_attention=true"),
+    _Row("load_main_params_from_ckpt",
+        lambda s, _: _on(s, "load_main_params_from_ckpt") and not s["no_load_optim"],
+        "the optimizer's state would overwrite them", "no_load_optim=true, or remove it"),
     *(
         _Row(name, partial(_is_another_activation, name), "'swiglu' is true, and is another activation",
             "swiglu=false")

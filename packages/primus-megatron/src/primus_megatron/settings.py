@@ -19,7 +19,9 @@ _ONE_OR_MORE = (
     "num_experts", "train_iters", "seq_length", "max_position_embeddings", "micro_batch_size", "global_batch_size",
     "tensor_model_parallel_size", "pipeline_model_parallel_size", "context_parallel_size",
     "expert_model_parallel_size", "expert_tensor_parallel_size", "save_interval", "eval_interval", "log_interval",
-    "make_vocab_size_divisible_by", "vocab_size", "moe_router_topk",
+    "make_vocab_size_divisible_by", "vocab_size", "moe_router_topk", "moe_latent_size", "eval_micro_batch_size",
+    "moe_shared_expert_intermediate_size", "num_layers_per_virtual_pipeline_stage", "decoder_last_pipeline_num_layers",
+    "decoder_first_pipeline_num_layers", "num_dataset_builder_threads", "ddp_num_buckets",
 )  # fmt: skip
 _ZERO_OR_MORE = ("lr", "min_lr", "lr_warmup_iters", "weight_decay", "clip_grad", "eval_iters", "num_workers", "seed")
 LEAST: dict[str, float] = {**dict.fromkeys(_ONE_OR_MORE, 1), **dict.fromkeys(_ZERO_OR_MORE, 0)}

@@ -22,7 +22,7 @@ from primus_core.journal.metrics import Metrics, append
 
 @register_task("steps")
 def steps(call):
-    "steps TOTAL FAIL_AT[,FAIL_AT...]: the nth start fails after that step; - fails at once, hang hangs, talk takes long."
+    "steps TOTAL FAIL_AT[,FAIL_AT...] [NAN_FROM]: the nth start fails after that step, - at once; hang and talk take long."
     run = pathlib.Path(call.run_dir)
     starts = len(list(run.glob("start*"))) + 1
     (run / f"start{starts}").touch()
@@ -42,7 +42,9 @@ def steps(call):
     saved = run / "saved"
     first = int(saved.read_text()) + 1 if saved.exists() else 1
     for step in range(first, total + 1):
-        append(os.environ["PRIMUS_METRICS_FILE"], Metrics(step=step, steps=total, loss=1.0 / step))
+        is_nan = step >= int(call.words[2]) if len(call.words) > 2 else False
+        loss = float("nan") if is_nan else 1.0 / step
+        append(os.environ["PRIMUS_METRICS_FILE"], Metrics(step=step, steps=total, loss=loss))
         saved.write_text(str(step))
         if str(step) == fail:
             raise ValueError(f"start {starts} fails after step {step}")
@@ -76,6 +78,14 @@ def test_a_failing_rank_ends_the_run_unless_somebody_asks_for_restarts(primus: R
     assert starts(run_of(folder, "steps")) == 1
     [only] = attempts(run_of(folder, "steps"))
     assert (only["exit_code"], only["last_step"], only["what"]) == (1, 2, "ValueError: start 1 fails after step 2")
+
+
+@pytest.mark.torch
+def test_steps_whose_loss_is_not_finite_are_no_progress(primus: Run, folder: Path) -> None:
+    result = primus("direct", "--single", "--max-restarts", "1", "--", "steps", "9", "3,5,7,9", "3", cwd=folder)
+    assert (result.returncode, starts(run_of(folder, "steps"))) == (1, 2), result.stderr
+    assert "not started again: restart brought no new step" in result.stderr
+    assert [one["last_step"] for one in attempts(run_of(folder, "steps"))] == [2, None]
 
 
 @pytest.mark.torch

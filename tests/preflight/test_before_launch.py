@@ -465,7 +465,7 @@ def test_a_package_that_cannot_compare_runs_spoils_no_comparison(
     done = primus("runs", "diff", first, second, env=site)
     assert done.returncode == 0, done.stderr
     assert "primus: note: acme-rack 1.0 cannot compare these runs: " in done.stderr
-    assert "the inputs of the two runs are equal" in done.stdout
+    assert "the recorded inputs of the two runs are equal" in done.stdout
 
 
 def of_run(folder: Path, *reports: NodeReport) -> str:

@@ -493,7 +493,7 @@ def test_a_run_without_metrics_has_its_last_step_from_its_record(primus: Primus,
 def test_two_runs_without_a_difference_say_so(primus: Primus, output: Path) -> None:
     for name in ("a_2026_01_01_000000", "b_2026_01_02_000000"):
         make(output, name)
-    assert primus("runs", "diff", "a", "b").stdout.startswith("the inputs of the two runs are equal\n\nresult")
+    assert primus("runs", "diff", "a", "b").stdout.startswith("the recorded inputs of the two runs are equal\n\nresult")
 
 
 def test_a_damaged_run_is_not_compared(primus: Primus, output: Path) -> None:

@@ -14,7 +14,10 @@ from tests.conftest import ROOT
 from tests.train.test_step_clock import Time
 
 from primus_core.errors import TrainingError
+from primus_core.journal.events import checkpoint_saved
 from primus_core.journal.metrics import Metrics
+from primus_core.plan.plan import EXPERIMENT
+from primus_train.failed_loads import FailedLoads
 from primus_train.kit.recorder import Recorder, Step
 from primus_train.kit.step_clock import StepClock
 from primus_train.kit.work import ComputeCost
@@ -163,6 +166,30 @@ def test_two_in_a_row_end_nothing(tmp_path: Path) -> None:
     training.lose(NAN, NAN, 2.0, INF, -INF, 2.0, NAN)
     assert [row["step"] for row in training.rows()] == [1, 2, 3, 4, 5, 6, 7]
     assert len(training.events("loss_not_finite")) == 5
+
+
+def test_a_training_whose_last_loss_is_not_finite_has_not_ended_well(tmp_path: Path) -> None:
+    training = Training(tmp_path)
+    training.lose(2.0, NAN)
+    with pytest.raises(TrainingError, match="the loss is nan at step 2"):
+        training.recorder.close(asked=2)
+    training.recorder.on_non_finite = "warn"
+    training.recorder.close(asked=2)
+
+
+def test_checkpoints_from_which_it_would_diverge_again_are_passed_over(tmp_path: Path) -> None:
+    training = Training(tmp_path)
+    (tmp_path / "config").mkdir()
+    (tmp_path / EXPERIMENT).write_text("exp")
+    made = [tmp_path / f"checkpoints/step-{step}" for step in (1, 3, 4)]
+    for path in made:
+        path.mkdir(parents=True)
+        checkpoint_saved(str(tmp_path), step=int(path.name[-1]), path=str(path))
+    with pytest.raises(TrainingError):
+        training.lose(3.0, 2.0, 1.0, NAN, NAN, NAN)
+    failed = FailedLoads.of_run(tmp_path)
+    assert failed.left(list(map(str, made))) == [str(made[0])], "the weights of step 3 gave the loss of step 4"
+    assert failed.fault(str(made[2])) == "leads to a loss that is not finite"
 
 
 def test_infinities_count_too_and_are_named(tmp_path: Path) -> None:

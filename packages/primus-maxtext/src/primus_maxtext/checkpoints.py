@@ -60,7 +60,7 @@ def set_aside(folder: str, failed: FailedLoads) -> dict[int, str]:
     whole = [os.path.join(folder, str(step)) for step in steps(folder)]
     left = failed.left(whole)
     passed = {step: "is incomplete" for step in _committed(folder) if os.path.join(folder, str(step)) not in whole}
-    passed |= {int(os.path.basename(path)): _failure(path, failed) for path in whole if path not in left}
+    passed |= {int(os.path.basename(path)): failed.fault(path) for path in whole if path not in left}
     for step in passed:
         _move_aside(folder, step)
     return passed
@@ -79,11 +79,7 @@ def start_before(folder: str, source: str, failed: FailedLoads) -> tuple[str, di
         return source, {}
     if os.path.exists(os.path.join(folder, str(planned))):
         _move_aside(folder, planned)
-    return failed.left(older)[-1], {planned: _failure(source, failed)}
-
-
-def _failure(checkpoint: str, failed: FailedLoads) -> str:
-    return f"could not be loaded ({failed.why(checkpoint)})"
+    return failed.left(older)[-1], {planned: failed.fault(source)}
 
 
 def _move_aside(folder: str, step: int) -> None:

@@ -88,8 +88,7 @@ def _tell(folder: str, iteration: int | None, passed: Sequence[int], failed: Fai
     if iteration is not None:
         log.info("continues", message=f"continues from iteration {iteration} in {folder}", step=iteration, path=folder)
     for number in passed:
-        why = failed.why(os.path.join(folder, f"iter_{number:07d}"))
-        what = f"could not be loaded ({why})" if why else "is incomplete"
+        what = failed.fault(os.path.join(folder, f"iter_{number:07d}"))
         resumes = "it is skipped" if iteration is None else f"resuming from {iteration}"
         message = f"the checkpoint of iteration {number} {what}; {resumes}"
         log.warning("checkpoint_passed_over", message=message, step=number, resumes_from=iteration)

@@ -65,7 +65,7 @@ def text(data: Mapping[str, Any]) -> str:
     a, b = data["results"]["a"], data["results"]["b"]
     names = (cell(a["run"]), cell(b["run"]))
     rows = [[cell(value) for value in row.values()] for row in data["differences"]]
-    changed = table(rows, ("category", "what", *names), 60) if rows else "the inputs of the two runs are equal"
+    changed = table(rows, ("category", "what", *names), 60) if rows else "the recorded inputs of the two runs are equal"
     results = [[label, *(_result(run[key], write) for run in (a, b))] for label, key, write in _RESULTS]
     losses = [list(_point(point)) for point in data["curves"]]
     parts = [changed, *_across_frameworks(data), table(results, ("result", *names))]

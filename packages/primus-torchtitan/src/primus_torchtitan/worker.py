@@ -69,8 +69,7 @@ def _start_before(settings: dict[str, Any], failed: FailedLoads) -> None:
 def _tell(folder: str, passed: Sequence[int], step: int | None, failed: FailedLoads) -> None:
     if worker.rank() == 0:
         for number in passed:
-            why = failed.why(os.path.join(folder, f"step-{number}"))
-            what = f"could not be loaded ({why})" if why else "is incomplete"
+            what = failed.fault(os.path.join(folder, f"step-{number}"))
             resumes = "it is skipped" if step is None else f"resuming from step {step}"
             message = f"the checkpoint of step {number} {what}; {resumes}"
             get_logger().warning("checkpoint_passed_over", message=message, step=number, resumes_from=step)

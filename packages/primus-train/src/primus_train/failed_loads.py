@@ -22,7 +22,10 @@ from pathlib import Path
 from typing import Any
 
 from primus_core.errors import PrimusError, RequestError, TrainingError
-from primus_core.plan.plan import EXPERIMENT
+from primus_core.journal import summary
+from primus_core.journal.events import CHECKPOINT_SAVED, read_events
+from primus_core.outcome.continuing import last_finite
+from primus_core.plan.plan import EXPERIMENT, METRICS
 from primus_machine.files import plain_json
 from primus_machine.files.atomic import regular, write_atomically
 
@@ -42,6 +45,7 @@ _OTHER_TRAINING = re.compile(
 )
 """What torch, Megatron and Orbax say of a checkpoint that is intact, and holds another model or another state."""
 _REASON_CHARS = 200
+_DIVERGED = "leads to a loss that is not finite"
 
 
 class FailedLoads:
@@ -67,6 +71,11 @@ class FailedLoads:
             return ""
         is_ours = isinstance(found, dict) and found.get("experiment") == self._digest()
         return str(found.get("why")) if is_ours and is_newest else ""
+
+    def fault(self, checkpoint: str) -> str:
+        """Return what is wrong with a checkpoint that is passed over, as words behind its name."""
+        why = self.why(checkpoint)
+        return why if why == _DIVERGED else f"could not be loaded ({why})" if why else "is incomplete"
 
     def left(self, checkpoints: Sequence[str]) -> list[str]:
         """Return those that have not failed; all of them where each has."""
@@ -96,7 +105,7 @@ class FailedLoads:
                     "or start from the first step: --new, without --continue",
                 ) from error
             for path in checkpoints:
-                self._mark(path, causes[-1])
+                self._mark(path, _text(causes[-1]))
             raise TrainingError(
                 f"the checkpoint cannot be loaded: {checkpoints[-1]}",
                 why=_text(causes[-1]),
@@ -104,8 +113,15 @@ class FailedLoads:
                 "or start from the first step: --new, without --continue",
             ) from error
 
-    def _mark(self, checkpoint: str, error: BaseException) -> None:
-        text = json.dumps({"why": _text(error), "experiment": self._digest(), "time": time.time()}, indent=1)
+    def mark_diverged(self, run: str) -> None:
+        """Mark the checkpoints of a run whose weights have given no finite loss: from each it would diverge again."""
+        finite = last_finite(summary.stream(f"{run}/{METRICS}"))
+        for event in read_events(run) if finite is not None else ():
+            if event.get("event") == CHECKPOINT_SAVED and event["step"] >= finite and os.path.isdir(event["path"]):
+                self._mark(event["path"], _DIVERGED)
+
+    def _mark(self, checkpoint: str, why: str) -> None:
+        text = json.dumps({"why": why, "experiment": self._digest(), "time": time.time()}, indent=1)
         with suppress(OSError):  # of somebody whose files are not written
             write_atomically(os.path.join(checkpoint, MARK), text)
 

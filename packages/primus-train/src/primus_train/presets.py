@@ -172,7 +172,7 @@ class Presets:
             why=f"known: {', '.join(named) or 'none'}",
             fix=f"did you mean '{alike}{end}'?"
             if alike
-            else "or write its settings here, or name a file beside this one: ./name.yaml",
+            else "name one of these, write its settings here, or name a file beside this one: ./name.yaml",
         )
 
     def _found(self, kind: str, name: str) -> str:

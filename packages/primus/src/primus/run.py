@@ -168,8 +168,8 @@ def _beside(path: str, named: str) -> str:
     """Return the Python file in that folder whose name is nearest to it; empty: there is none."""
     folder, name = os.path.split(path)
     names = os.listdir(folder) if os.path.isdir(folder) else []
-    near = nearest(name, [one for one in names if one.endswith(".py")])
-    return os.path.join(os.path.dirname(named), near) if near else ""
+    near = nearest(name.removesuffix(".py"), [one[:-3] for one in names if one.endswith(".py")])
+    return os.path.join(os.path.dirname(named), f"{near}.py") if near else ""
 
 
 RUN = Run()

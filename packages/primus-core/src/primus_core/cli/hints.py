@@ -67,6 +67,7 @@ def hints() -> tuple[Hint, ...]:
 
 _ONLY = {"-o": ("capture",), "-M": ("gemm",), "--input": ("merge", "prepare")}
 """What commands cannot do without, and their names: a word behind one is the value of that."""
+_DASHES = ("--", "-", "–", "—")
 _SWITCHES = {"--dry-run", "--debug", *word_set("of_docker")}
 
 
@@ -185,9 +186,9 @@ def _instead(words: list[str], known: Known, refused: PrimusError) -> RequestErr
             return RequestError(refused.what, fix=segments)
         return (
             _job_script(words, refused)
+            or _misplaced_dashes(words, known)
             or _forgotten_dashes(words, known, refused)
             or _forgotten_task(words, known, refused)
-            or _extra_dashes(words, known)
             or _foreign_task(words, known, refused)
         )
     return _unknown_command(words[0], words[1:], known)
@@ -245,8 +246,7 @@ def _unknown_command(head: str, rest: Sequence[str], known: Known) -> RequestErr
     if head in known.tasks and not rest:
         fix = f"primus direct -- {head} train.py\nto train: primus direct -- train pretrain --config FILE"
         return RequestError(f"{what}, and none is named", fix=fix)
-    found = former_answer("primus", head)
-    if found.meant:
+    if (found := former_answer("primus", head)).meant:
         return RequestError(what, fix=_whole([*known.front, *shlex.split(found.meant), *rest]), kind=_COMMAND)
     if found.fix:
         return RequestError(what, fix=found.fix)
@@ -307,9 +307,8 @@ def _hint(word: str) -> Hint | None:
     return next((hint for hint in hints() if word in hint.words), None)
 
 
-def _misspelt_hint(head: str) -> Hint | None:
-    alike = [word for hint in hints() if not hint.ends for word in hint.words]
-    slips = [word for word in alike if word[:1] == head[:1]]  # `push` is no slip of `gpus`, nor `requeue` of `queue`
+def _misspelt_hint(head: str) -> Hint | None:  # `push` is no slip of `gpus`, nor `requeue` of `queue`
+    slips = [word for hint in hints() if not hint.ends for word in hint.words if word[:1] == head[:1]]
     return _hint(nearest(head, slips, _VERY_ALIKE))
 
 
@@ -347,13 +346,16 @@ def _forgotten_task(words: Sequence[str], known: Known, refused: PrimusError) ->
     return RequestError(what, why=why, fix=fix, kind="" if variables else _COMMAND)
 
 
-def _extra_dashes(words: Sequence[str], known: Known) -> RequestError | None:
-    """The answer to a `--` between a task and its words; None: there is none."""
-    at = next((at for at in range(2, len(words)) if [words[at - 2], words[at]] == ["--", "--"]), 0)
-    if not at or words[at - 1] not in known.tasks:
+def _misplaced_dashes(words: Sequence[str], known: Known) -> RequestError | None:
+    """The answer to a `--` in another place than before a task, or to another dash for it; None: they are not wrong."""
+    end = words.index("run") if "run" in words else len(words)  # a program may have its own
+    bare = [*(word for word in words[:end] if word not in _DASHES), *words[end:]]
+    whole = with_stage(with_dashes(bare, known))
+    further = proposed.refusal([*known.front, *whole])
+    if len(bare) == len(words) or whole == [*words] or (further and further.kind != "missing"):
         return None
-    why, fix = "`--` comes before a task", _whole([*known.front, *words[:at], *words[at + 1 :]])
-    return RequestError(f"there is a `--` behind '{words[at - 1]}'", why=why, fix=fix, kind=_COMMAND)
+    fix = _whole([*known.front, *whole])
+    return RequestError("`--` stands before a task, and nowhere else", fix=fix, kind=_COMMAND)
 
 
 def _job_script(words: Sequence[str], refused: PrimusError) -> RequestError | None:

@@ -57,12 +57,12 @@ def _split(text: str) -> list[str]:
         words = [] if set("<;:$|") & set(re.sub(r"(?<=\w):(?=\S)", "", text)) else shlex.split(text)
     except ValueError:
         return []
-    return [] if {"TASK", "N", "..."} & {*words} else words
+    return [] if {"TASK", "N", "..."} & {*words} or any(word[:1] == "[" for word in words) else words
 
 
 def refusal(words: Sequence[str]) -> PrimusError | None:
     """Return the error of the command line `primus WORDS`, as far as its options say; None: it is understood."""
-    if list(words) in (["--version"], ["--help"]):
+    if {"-h", "--help", "--version"} & {*words}:
         return None
     try:
         _, rest = request.global_words(words)

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator, Sequence
 
 from primus_core.planning.run_request import run_request
 from primus_core.plugins.catalogue import Catalogue
-from primus_core.request.arguments import Parser, parse_segment
+from primus_core.request.arguments import Parser, flags_of, parse_segment
 from primus_core.request.request import Layer, Request, global_words
 from primus_core.runs import lookup
 from primus_machine.errors import RequestError, suggestion
@@ -83,7 +83,7 @@ def _refuse_dashes(own: Sequence[str], words: Sequence[str]) -> None:
     import shlex
 
     at = own.index("--")
-    runtimes = () if own[at + 1 :] else words[len(own) :]
+    kept = [word for word in own[at + 1 :] if word in flags_of(parser())] if own[at + 1 :] else words[len(own) :]
     wrong = f" before '{words[at + 1]}'" if words[at + 1 :] else " at its end"
     if changed := [word for word in own[at + 1 :] if "=" in word and not word.startswith("-")]:
         saved = f'"$(primus runs path {shlex.quote(own[0] if at else "latest")})/config/primus_config.yaml"'
@@ -95,7 +95,7 @@ def _refuse_dashes(own: Sequence[str], words: Sequence[str]) -> None:
     raise RequestError(
         f"a replay takes no `--`{wrong}",
         why="its task is in the snapshot, and its runtimes follow the run and its options",
-        fix=f"primus replay {shlex.join([*own[:at], *runtimes])}",
+        fix=f"primus replay {shlex.join([*own[:at], *kept])}",
     )
 
 

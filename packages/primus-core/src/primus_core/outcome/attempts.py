@@ -62,11 +62,12 @@ class Attempts:
         return f"attempt {number} ended with exit code {last.exit_code}{at}: starting again"
 
     def _last_step(self) -> int | None:
-        """The highest step that the latest of them has reached; of one of an earlier job, that any has reached.
+        """The highest step with a finite loss of the latest of them; of one of an earlier job, of any of them.
 
         By its lines, not by their times: the rank that writes them may have another clock.
         """
-        return max((row["step"] for row in self._rows()[self._lines_before :]), default=None)
+        rows = self._rows()[self._lines_before :]
+        return max((row["step"] for row in rows if row["loss"] is not None), default=None)
 
     def _rows(self) -> list[dict[str, Any]]:
         return summary.read(f"{self.record.directory}/{METRICS}")

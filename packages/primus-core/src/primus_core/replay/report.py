@@ -68,6 +68,9 @@ def compared(plan: Plan, facts: Facts, replay: Replay, around: Sequence[str] = (
     if not facts.host.is_known:
         del sizes["hardware"]
         rows.append(Row("note", "hardware", "nodes", "known", f"not before {around[0]} has chosen them"))
+    if not replay.saved.code.get("root"):
+        del sizes["code"]
+        rows.append(Row("note", "code", "in no git repository", "not recorded", "not compared"))
     for category, size in sizes.items():
         equal.append(_counted(category, all(d.category != category for d in differences), size))
     rows.sort(key=lambda row: _ORDER.index(row.severity))
@@ -79,13 +82,8 @@ def _counted(name: str, equal: bool, size: int = 0) -> str:
 
 
 def _sizes(saved: Saved) -> dict[str, int]:
-    return {
-        "config": 0,
-        "environment": len(saved.environment),
-        "packages": len(saved.packages),
-        "code": 0,
-        "hardware": 0,
-    }
+    environment, packages = len(saved.environment), len(saved.packages)
+    return {"config": 0, "environment": environment, "packages": packages, "code": 0, "hardware": 0}
 
 
 def _here(plan: Plan, facts: Facts, saved: Saved, around: Sequence[str]) -> Saved:
@@ -187,11 +185,10 @@ def check(found: Report, replay: Replay, switches: argparse.Namespace) -> int | 
     if switches.check:
         return 3 if found.blocking else 0
     if found.blocking and not switches.force:
-        raise MachineError(
-            "this cannot be the same run",
-            why="\n".join(f"{row.name}: {row.before} then, {row.after} here" for row in found.blocking),
-            fix="go where it can, or start it all the same with --force",
-        )
+        rows, may_start = found.blocking, all(row.category == "hardware" for row in found.blocking)
+        why = "\n".join(f"{row.name}: {row.before} then, {row.after} here" for row in rows)
+        fix = f"go where it can{', or start it all the same with --force' if may_start else ''}"
+        raise MachineError("this cannot be the same run", why=why, fix=fix)
     return None
 
 

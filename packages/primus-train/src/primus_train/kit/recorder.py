@@ -17,12 +17,14 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Self
 
 from primus_core.errors import TrainingError
 from primus_core.journal.events import TRAINING_BEGAN, TRAINING_ENDED, Events
 from primus_core.journal.metrics import Metrics, Validation, append, log_line
 from primus_core.logger.logger import STEP, get_logger
+from primus_train.failed_loads import FailedLoads
 from primus_train.kit import worker
 from primus_train.kit.step_clock import Lap, StepClock
 from primus_train.kit.waits import Waits
@@ -137,8 +139,10 @@ class Recorder:
             asked: the step at which it was to end; 0: it was not asked for any.
 
         Raises:
-            TrainingError: it was asked for steps, and made none.
+            TrainingError: it was asked for steps, and made none; or the last loss is not finite.
         """
+        if self._bad and self.on_non_finite == "stop":
+            raise self._diverged()
         if asked and not self.clock.has_begun:
             raise TrainingError(
                 f"no step was made, but training should end at step {asked}",
@@ -201,7 +205,13 @@ class Recorder:
         if self.on_non_finite != "ignore":
             self._warn(step)
         if step.ended_by or (self.on_non_finite == "stop" and len(self._bad) >= IN_A_ROW):
-            raise _error(self._bad, step.ended_by)
+            raise self._diverged(step.ended_by)
+
+    def _diverged(self, setting: str = "") -> TrainingError:
+        """The error, once the checkpoints that have no better weights are marked: the next attempt passes over them."""
+        if self.reports and self.run_dir:
+            FailedLoads.of_run(Path(self.run_dir)).mark_diverged(self.run_dir)
+        return _error(self._bad, setting)
 
     def _warn(self, step: Step) -> None:
         number, loss = step.step, str(step.loss)

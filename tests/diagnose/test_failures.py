@@ -61,7 +61,7 @@ def cause(verdict: Verdict) -> Finding:
     ("task", "signature", "ranks", "told"),
     [
         ("exception", "python.exception", {1}, "tasks.py:{line} in exception"),
-        ("module", "py.module_missing", {0, 1}, "-m pip install no-such-turbo"),
+        ("module", "py.module_missing", {0, 1}, "find which package has no_such_turbo, and install it"),
         ("file", "fs.not_found", {0, 1}, "has no 'dat'; did you mean"),
         ("port", "c10d.port_in_use", {0, 1}, "A port is in use"),
         ("collective", "python.exception", {1}, "ValueError: bad sample 17"),

@@ -28,6 +28,7 @@ EXPERTS = {
 }  # fmt: skip
 OVERLAP = {**EXPERTS, "overlap_moe_expert_parallel_comm": True}
 SELECTIVE, FULL = {"recompute_granularity": "selective"}, {"recompute_granularity": "full"}
+BLEND = {"data_args_path": "/dev/null", "mock_data": False, "tokenizer_type": "NullTokenizer", "vocab_size": 128}
 Case = tuple[str, int, dict[str, Any]]
 REFUSED: list[Case] = [
     ("recompute_granularity", 1, FULL),
@@ -80,6 +81,8 @@ REFUSED: list[Case] = [
     ("exp_avg_sq_dtype", 1, {"exp_avg_sq_dtype": "fp8"}),
     ("optimizer", 2, {"optimizer": "sgd", "use_distributed_optimizer": True}),
     ("async_save", 1, {"async_save": True, "ckpt_format": "torch", "save": "x", "save_interval": 1}),
+    ("data_args_path", 1, BLEND),
+    ("data_args_path", 1, {**BLEND, "split": "99,1,0", "per_split_data_args_path": "/dev/null"}),
     ("split", 1, {"split": "98,1,1,0"}),
     ("pipeline_model_parallel_layout", 2, {**PIPELINE, "pipeline_model_parallel_layout": "Ettt|ttL"}),
     ("adam_beta1", 1, {"adam_beta1": 1.0}),
@@ -132,7 +135,7 @@ REFUSED: list[Case] = [
 ]  # fmt: skip
 LATER = {
     "rampup_batch_size", "async_save", "split", "adam_beta1", "adam_beta2", "hidden_dropout", "attention_dropout",
-    "optimizer",
+    "optimizer", "data_args_path",
 }  # fmt: skip
 """What Megatron refuses only when it makes the optimizer, a layer, a data set or a checkpoint, or counts micro-batches."""
 NOT_HERE = "requires FusedAdam from TransformerEngine"

@@ -370,10 +370,11 @@ def test_one_task_on_each_node_and_as_many_nodes_as_the_variable_says_are_no_con
     plan_of(primus, project, "sbatch", "-N2", "--ntasks-per-node=8", *task)
 
 
-def test_following_is_for_submitted_jobs(primus: Run, project: Path) -> None:
-    result = primus("slurm", "-N2", "--follow", "--", "analyze", "topology", cwd=project)
-    assert result.returncode == 2
-    assert "--follow needs sbatch" in result.stderr
+def test_srun_follows_without_being_told(primus: Run, project: Path) -> None:
+    """So that `follow: true` in primus.yaml, which is for sbatch, spoils no srun, nor the one in the job."""
+    task = ("--", "analyze", "topology")
+    told, plain = (plan_of(primus, project, "srun", "-N2", *words, *task) for words in (["--follow"], []))
+    assert [step["name"] for step in told["steps"]] == [step["name"] for step in plain["steps"]]
 
 
 SCONTROL = """\

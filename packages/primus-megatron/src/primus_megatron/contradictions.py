@@ -109,6 +109,9 @@ def _is_no_split(s: Settings, at: Layout) -> bool:
     return s["split"] is not None and (len(shares) > 3 or not all(map(_is_share, shares)))
 
 
+_DATA = ("data_path", "train_data_path", "valid_data_path", "test_data_path", "per_split_data_args_path")
+
+
 def _is_share(word: str) -> bool:
     try:
         return float(word) >= 0
@@ -313,6 +316,10 @@ CONTRADICTIONS: tuple[_Row[Settings, Layout], ...] = (
         "16 16 100000, for instance, or remove it"),
     _Row("eval_global_batch_size", _evaluation_is_uneven,
         "each data-parallel rank evaluates whole micro-batches of {micro_batch_size}", "take a multiple for each rank"),
+    _Row("data_args_path", lambda s, _: _on(s, "data_args_path") and not s["split"],
+        "nothing says how much of the data is for training, validation and test", "split=99,1,0"),
+    _Row("data_args_path", lambda s, _: _on(s, "data_args_path") and _any(s, *_DATA), "the data are named twice",
+        "remove one of them"),
     _Row("split", _is_no_split, "it has three shares at most, of the documents to train, validate and test on",
         "99,1,0, for instance"),
     *(

@@ -40,13 +40,17 @@ def choose_tokenizer(settings: Settings) -> None:
     if kind is None and settings["mock_data"] and settings["mock_vocab_size"]:
         settings.default("vocab_size", settings["mock_vocab_size"])
     if settings["vocab_size"] is None and (kind == NULL or (kind is None and settings["mock_data"])):
-        raise settings.error("vocab_size", "'vocab_size' is not set", why=f"{NULL} has no vocabulary")
+        fix = "set vocab_size to the number of tokens that the data were prepared with"
+        raise settings.error("vocab_size", "'vocab_size' is not set", why=f"{NULL} has no vocabulary", fix=fix)
     if kind is None and settings["mock_data"]:
         use_null_tokenizer(settings, settings["vocab_size"])
     elif kind is None and settings["tokenizer_model"]:
         settings.set("tokenizer_type", _HUGGING_FACE)
     elif kind is None:
-        fix = f"set tokenizer_model to a model of huggingface.co or a folder, or tokenizer_type: {NULL}"
+        fix = (
+            f"prepared data are numbers already: set tokenizer_type={NULL} and vocab_size\n"
+            "or set tokenizer_model to the model's name at huggingface.co, or to its folder"
+        )
         raise settings.error("tokenizer_type", "there is no tokenizer", why="the data need a tokenizer", fix=fix)
     if settings["vocab_size"] and not settings["tokenizer_type"].startswith("Null"):
         unit = settings["make_vocab_size_divisible_by"] * settings["tensor_model_parallel_size"]
@@ -55,8 +59,20 @@ def choose_tokenizer(settings: Settings) -> None:
 
 
 def tokenizer_files(settings: Settings, cwd: str) -> list[Requirement]:
-    """The files of the tokenizer, which must be there when it runs. Names of huggingface.co are none."""
+    """The files of the tokenizer, which must be there when it runs. Names of huggingface.co are none.
+
+    Raises:
+        ConfigError: the tokenizer of a model is a single file.
+    """
     found, kind = [], settings["tokenizer_type"] or NULL
+    own = os.path.join(cwd, settings["tokenizer_model"] or "")
+    if kind == _HUGGING_FACE and os.path.isfile(own):
+        what = f"'tokenizer_model: {settings['tokenizer_model']}' is a file"
+        fix = f"name its folder; or, for prepared data: tokenizer_type={NULL}, and vocab_size"
+        raise settings.error("tokenizer_model", what, why=f"Megatron's {kind} loads a whole folder", fix=fix)
+    if kind == _HUGGING_FACE and settings["tokenizer_model"] and os.path.isdir(own):
+        fix = "name the folder of a model's tokenizer, which tokenizer_config.json describes"
+        return [Requirement("file", f"{own}/*config.json", fix)]
     for name in () if kind == NULL else ("tokenizer_model", "vocab_file", "merge_file"):
         path = settings[name] or ""
         is_file = name != "tokenizer_model" or kind in _FROM_FILES or path.startswith((".", "/"))

@@ -39,7 +39,7 @@ _ALIKE = 0.85
 _PARSABLE, _KILL = "--parsable", "kill-on-bad-exit"
 """Look-alikes of sbatch do not know it, and submit without it."""
 _APPEND = "--open-mode=append"
-_ADVICE = "if `sinfo` fails here, too, this machine has no Slurm that is set up: run it on one that has"
+_ADVICE = "do what Slurm says above; `sinfo` lists partitions and nodes. If it fails, too, this machine has no Slurm that is set up"
 _REFUSALS = (1, 126, 127, 255)
 """Exit codes of srun and sbatch that are Slurm's, where no task has begun."""
 # Options by srun's variables (`SLURM_NPROCS`); others give way to Primus's own options.
@@ -117,6 +117,7 @@ Primus passes all other flags to srun or sbatch unchanged. Set defaults for them
             "SLURM_JOB_ID": job.get("SLURM_JOB_ID", "unknown"),
             "SLURM_NNODES": str(working),
             "SLURM_NODEID": "0",
+            "SLURM_STEP_ID": job.get("SLURM_STEP_ID") or "0",
             "SLURM_LOCALID": "0",
             "SLURM_JOB_NODELIST": hosts if hosts and "/" not in hosts else UNKNOWN_HOST,
             "SLURM_GPUS_ON_NODE": gpus if certain else "",
@@ -130,11 +131,7 @@ Primus passes all other flags to srun or sbatch unchanged. Set defaults for them
         _require_job(call.args, asked)
         if call.args.command == "sbatch":
             return _sbatch(call, asked)
-        if call.args.follow:
-            raise RequestError(
-                "--follow needs sbatch", why="srun waits for the end", fix="remove it", options=["--follow"], meant=""
-            )
-        return _srun(call, asked)
+        return _srun(call, asked)  # which follows it anyway
 
 
 def _refuse_flags(asked: _Asked) -> None:

@@ -54,9 +54,10 @@ class Slurm:
         return bool(_job_id(environ) and {"SLURM_NODEID", "SLURM_PROCID"} & environ.keys())
 
     def refuse(self, environ: Mapping[str, str]) -> None:
-        """Several tasks of one node, and several nodes of no job."""
+        """Several tasks of one node, several nodes of no job, and a job script that starts no step on the others."""
         _refuse_further_tasks(environ)
         _refuse_half_a_job(environ)
+        _refuse_script_alone(environ)
 
     def numbers(self, environ: Mapping[str, str]) -> Mapping[str, str]:
         """Those of the job, the step and the node."""
@@ -187,6 +188,19 @@ def _list_of_nodes(environ: Mapping[str, str]) -> str:
 def _job_id(environ: Mapping[str, str]) -> str:
     """The number of the job, which had another name in early versions; empty: this is none."""
     return environ.get("SLURM_JOB_ID") or environ.get("SLURM_JOBID", "")
+
+
+def _refuse_script_alone(environ: Mapping[str, str]) -> None:
+    """A job script runs on the first node: without a step, it would wait there for the others until its time is up."""
+    nodes = environ.get("SLURM_JOB_NUM_NODES") or environ.get("SLURM_NNODES", "1")
+    is_script = environ.get("ENVIRONMENT") == "BATCH" and not environ.get("SLURM_STEP_ID")
+    if _job_id(environ) and is_script and nodes != "1" and not ({"NNODES", "NODE_RANK"} & environ.keys()):
+        raise RequestError(
+            f"this is one of {nodes} nodes of the job, and nothing starts Primus on the others",
+            why="a job script runs on the first node alone",
+            fix="start it on all of them: primus slurm srun -- ... instead of primus direct -- ...\n"
+            "or run on this node alone: NNODES=1 before the command",
+        )
 
 
 def _refuse_half_a_job(environ: Mapping[str, str]) -> None:

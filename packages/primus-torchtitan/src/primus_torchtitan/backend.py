@@ -359,7 +359,8 @@ class _Resolution:
         dataset, path = self.settings["dataloader.dataset"], self.settings["dataloader.dataset_path"]
         if dataset == "c4_test" and not path:
             path = "tests/assets/c4_test"  # TorchTitan's default, which only its source tree has
-        fix = "set dataloader.dataset_path, or data.text: python-stdlib to train on local text"
+        instead = " dataloader.dataset=null" if "dataloader.dataset" in self.settings else ""
+        fix = f"set dataloader.dataset_path, or train on local text: data.text=python-stdlib{instead}"
         return [*found, Requirement("file", os.path.join(cwd, path), fix)] if path else found
 
 

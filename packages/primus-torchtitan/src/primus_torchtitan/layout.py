@@ -106,7 +106,7 @@ def _check_sequence(settings: Settings, layout: Layout, facts: Mapping[str, Any]
         raise settings.error(
             "training.seq_len",
             f"sequences of {length} tokens exceed the model's {longest}",
-            fix="reduce training.seq_len, or increase max_seq_len of the model",
+            fix="reduce training.seq_len, or increase model.max_seq_len",
         )
     tensor = layout.tensor if settings["parallelism.enable_sequence_parallel"] else 1
     pieces = tensor * (2 * layout.context if layout.context > 1 else 1)

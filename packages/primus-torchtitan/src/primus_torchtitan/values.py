@@ -34,6 +34,7 @@ def check_values(settings: Settings, schema: Schema, cwd: str) -> None:
         _check_checkpoint,
         lambda s: _set_loaded(s, cwd),
         _check_hugging_face,
+        _check_loaded,
         _check_validator,
     )
 
@@ -136,6 +137,13 @@ def _set_loaded(settings: Settings, cwd: str) -> None:
     path = settings["checkpoint.initial_load_path"]
     if path and "://" not in path:
         settings.set("checkpoint.initial_load_path", os.path.join(cwd, path))
+
+
+def _check_loaded(settings: Settings) -> None:
+    for name in ("checkpoint.initial_load_path", "checkpoint.initial_load_in_hf"):
+        if settings[name] and not settings["checkpoint.enable"]:
+            why = "with 'checkpoint.enable: false' TorchTitan loads nothing"
+            raise settings.error(name, f"'{name}' has no effect", why=why, fix="set checkpoint.enable=true, or remove it")
 
 
 def _check_hugging_face(settings: Settings) -> None:

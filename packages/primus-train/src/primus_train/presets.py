@@ -170,7 +170,7 @@ class Presets:
             f"unknown {noun} '{name}{end}'",
             where=where,
             why=f"known: {', '.join(named) or 'none'}",
-            fix=f"did you mean '{alike}{end}'?"
+            fix=f"did you mean '{alike}{end}{name[len(_stem(name)) :]}'?"
             if alike
             else "name one of these, write its settings here, or name a file beside this one: ./name.yaml",
         )

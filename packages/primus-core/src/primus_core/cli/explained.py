@@ -11,6 +11,7 @@ from primus_core import variables
 from primus_machine.errors import PrimusError, as_line
 from primus_machine.secrets.redaction import redact, secret_values
 from primus_machine.text import printable
+from primus_machine.variables import OUTER
 
 __all__ = ["explain"]
 
@@ -37,7 +38,8 @@ def explain(error: Exception, words: list[str], environ: Mapping[str, str]) -> i
         from primus_core.cli import hints, proposed
 
         for one in several:
-            one.fix = proposed.checked(hints.retyped(words, one, several), hints.retyped)
+            told = one.fix if environ.get(OUTER) else hints.retyped(words, one, several)  # nobody typed these words
+            one.fix = proposed.checked(told, hints.retyped)
             if "--dry-run" in words:  # what was to be shown shall not start once it is pasted
                 one.fix = "\n".join(map(_shown, one.fix.split("\n")))
             if "--config" in words[:-1]:

@@ -111,8 +111,10 @@ class LayerEnd:
     def _swallowed(self) -> MachineError:
         return MachineError(
             f"{self.plan.runtime}: {self.main.argv[0]} exited with 0, but {_SWALLOWED}",
-            why="something else ran instead, most likely the image's entrypoint",
-            fix=f"run it without: {self._typed_with('--entrypoint', '')}",
+            why="something else ran instead, most likely an entrypoint",
+            fix="remove --entrypoint"
+            if any(word.startswith("--entrypoint") for word in self.plan.command)
+            else f"run it without: {self._typed_with('--entrypoint', '')}",
         )
 
     def _typed_with(self, *words: str) -> str:

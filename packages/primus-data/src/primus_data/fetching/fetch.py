@@ -43,6 +43,8 @@ def fetch(request: Request, addresses: Sequence[str], output: str, client: Clien
         if _is_finished(folder, request):
             return
         state = folder.state()
+        if state and state["request"] != request.to_dict() and not folder.shards():
+            state = None  # the other one has fetched nothing
         _refuse_other(state, request, output)
         line = stack.enter_context(Progress())
         line.note = "listing files"
@@ -87,6 +89,8 @@ def _refuse_other(state: Mapping[str, Any] | None, request: Request, output: str
     if state.get("schema") != manifest.SCHEMA:
         raise RequestError(f"'{output}' was fetched by another version of primus-data", fix="name another folder")
     old, new = state.get("request") or {}, request.to_dict()
+    if old.get("on_error") == "stop":  # no finished shard lacks a row
+        old = {**old, "on_error": new["on_error"]}
     lines = [f"{name}: {old.get(name)!r} there, {now!r} now" for name, now in new.items() if old.get(name) != now]
     if lines:
         raise RequestError(

@@ -15,10 +15,11 @@ from primus_data.indexed.tokens import largest
 from primus_data.tokenizers import KINDS
 from primus_data.training.corpora import Corpus, Prefixes, Raw, Text, is_number, refuse_numbers
 from primus_data.training.files import STDLIB, SUFFIXES, has_text
+from primus_data.training.vocabulary import SMALLEST
 from primus_train.backend import BackendCall
 from primus_train.kit.settings import PrimusSetting, own_section
 
-__all__ = ["OTHER_NAMES", "SMALLEST_VOCABULARY", "refuse_faults", "resolve", "rows", "rows_of_prefixes"]
+__all__ = ["OTHER_NAMES", "refuse_faults", "resolve", "rows", "rows_of_prefixes"]
 
 _ENOUGH = 1 << 20
 """So many tokens are looked at for one that the model does not know."""
@@ -26,8 +27,6 @@ _ENOUGH = 1 << 20
 OTHER_NAMES = os.path.join(os.path.dirname(__file__), "other_names.toml")
 """What other tools call its settings."""
 
-SMALLEST_VOCABULARY = 258
-"""Every byte, one merge, and the end of document."""
 _OF_TEXT = ("text", "document_chars")
 _OF_RAW = ("input", "tokenizer_type", "tokenizer_model", "json_key", "append_eod")
 _OF_PREFIXES = ("train_data_path", "valid_data_path")
@@ -39,7 +38,7 @@ def rows(becomes: str, vocab_size: str) -> tuple[PrimusSetting, ...]:
         PrimusSetting("text", "str", None, "`python-stdlib`, or a folder of text files, to train on", becomes),
         PrimusSetting("vocab_size", "int", None,
             "size of the tokenizer that is trained on the text, end of document included",
-            vocab_size, least=SMALLEST_VOCABULARY),
+            vocab_size, least=SMALLEST),
         PrimusSetting("document_chars", "int", 0,
             "cut documents at line ends into pieces of about this size; 0: whole files",
             "the documents of the data", least=0),

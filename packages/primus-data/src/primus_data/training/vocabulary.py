@@ -6,7 +6,10 @@ from typing import Any
 
 from primus_core.errors import RequestError
 
-__all__ = ["trained"]
+__all__ = ["SMALLEST", "trained"]
+
+SMALLEST = 258
+"""Every byte, one merge, and the end of document."""
 
 
 def trained(texts: list[str], size: int, special: tuple[str, ...] = ()) -> Any:
@@ -25,7 +28,7 @@ def trained(texts: list[str], size: int, special: tuple[str, ...] = ()) -> Any:
     tokenizer.train_from_iterator(texts, trainer)
     if tokenizer.get_vocab_size() != size:
         raise RequestError(
-            f"the text gives {tokenizer.get_vocab_size()} tokens, not {size}",
-            fix=f"use more text, or data.vocab_size={tokenizer.get_vocab_size()}",
+            f"the text gives {(made := tokenizer.get_vocab_size())} tokens, not {size}",
+            fix="use more text" + (f", or data.vocab_size={made}" if made >= SMALLEST else ""),
         )
     return tokenizer

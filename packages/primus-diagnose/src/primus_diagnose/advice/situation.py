@@ -25,14 +25,27 @@ _RENDEZVOUS = re.compile(
 )
 _FULL = 0.02
 _MOST_TOKENIZER = 1 << 28
-_PACKAGES = {"yaml": "PyYAML", "cv2": "opencv-python", "sklearn": "scikit-learn", "PIL": "pillow"}
-"""Modules whose package has another name."""
+_PACKAGES = {
+    "yaml": "PyYAML", "cv2": "opencv-python", "sklearn": "scikit-learn", "skimage": "scikit-image", "PIL": "pillow",
+    "google": "protobuf", "dateutil": "python-dateutil", "Crypto": "pycryptodome", "bs4": "beautifulsoup4",
+    "sentence_transformers": "sentence-transformers", "lm_eval": "lm-eval", "pkg_resources": "setuptools",
+    **{name: name for name in (
+        "torch", "torchvision", "torchaudio", "torchdata", "triton", "numpy", "scipy", "pandas", "pyarrow", "matplotlib",
+        "transformers", "datasets", "tokenizers", "safetensors", "accelerate", "peft", "tiktoken", "sentencepiece",
+        "einops", "wandb", "tensorboard", "mlflow", "pydantic", "requests", "tqdm", "psutil", "regex", "nltk", "blobfile",
+        "jax", "flax", "optax", "tensorflow", "zstandard", "fsspec", "s3fs", "boto3", "omegaconf", "fire", "tyro",
+    )},
+}  # fmt: skip
+"""The packages of well-known modules. One with any other name may be somebody else's."""
 
 
 def port(cause: Finding, figures: Figures, host: HostRoot) -> Iterator[Advice]:
     """Another port for the rendezvous, free on this machine."""
-    before = cause.first.groups.get("port") or figures.known("distributed", "master_port")
-    if before is not None and _RENDEZVOUS.search(cause.first.text):
+    named, master = cause.first.groups.get("port"), figures.known("distributed", "master_port")
+    before = named or master
+    if named and master and str(named) != str(master):
+        yield Advice(f"port {named} is not MASTER_PORT ({master}): the program itself asks for it; have it take another")
+    elif before is not None and _RENDEZVOUS.search(cause.first.text):
         after = host.free_port()
         action = "unset MASTER_PORT, or use another port" if host.environ.get("MASTER_PORT") else "use another port"
         yield Advice(action, "MASTER_PORT", before, after, words=f"MASTER_PORT={after} before the command")
@@ -47,12 +60,11 @@ def disk(cause: Finding, figures: Figures, host: HostRoot) -> Iterator[Advice]:
             yield Advice(f"free space on the file system of {place}: {free} of {total} are left now")
 
 
-def workspace(_: Finding, figures: Figures, __: HostRoot) -> Iterator[Advice]:
-    """Another place for runs."""
-    if figures.directory:
-        yield Advice(
-            "write to another place", "workspace", os.path.dirname(figures.directory), "a folder that you can write"
-        )
+def workspace(cause: Finding, figures: Figures, __: HostRoot) -> Iterator[Advice]:
+    """Another place for runs, where that is what could not be written in."""
+    folder, named = os.path.dirname(figures.directory), cause.first.groups.get("path", "")
+    if folder and (not os.path.isabs(named) or named.startswith(folder)):
+        yield Advice("write to another place", "workspace", folder, "a folder that you can write")
 
 
 def path(cause: Finding, _: Figures, host: HostRoot) -> Iterator[Advice]:
@@ -86,8 +98,9 @@ def module(cause: Finding, figures: Figures, host: HostRoot) -> Iterator[Advice]
     if not name.isidentifier():
         return
     python = figures.known("python") or "python"
-    package = _PACKAGES.get(name, name.replace("_", "-"))
-    yield Advice(f"install it for the Python that ran: {shlex.quote(str(python))} -m pip install {package}")
+    package = _PACKAGES.get(name)
+    what = "install it" if package else f"if it is no module of your own: find which package has {name}, and install it"
+    yield Advice(f"{what} for the Python that ran: {shlex.quote(str(python))} -m pip install {package or '<package>'}")
 
 
 def vocabulary(cause: Finding, figures: Figures, host: HostRoot) -> Iterator[Advice]:

@@ -50,7 +50,8 @@ def _last_words(directory: str) -> str:
     """The reason, and what an error of Primus says to do. An earlier diagnosis is in the log, too."""
     lines = takewhile(lambda line: not line.startswith(DIAGNOSIS), _text(f"{directory}/{_LOG}").splitlines())
     text = "\n".join(lines)
-    reason = reason_in(text).strip()
+    if not (reason := reason_in(text).strip()):
+        return ""
     fix = re.match(r"\n(?:  why: .*\n)?  (fix: .+)", text.rpartition(reason)[2])
     return f"{reason}; {fix[1]}" if fix else reason
 

@@ -72,10 +72,11 @@ def migrate(args: argparse.Namespace) -> int:
 
 def _without_framework(args: argparse.Namespace) -> RequestError:
     """The error for a version without its framework, or the reverse: that of the file, where it names one."""
-    if pair := re.fullmatch(r"([a-z]+)(?:=|[-@:\s]v?(?=\d))=*(.+)", args.to):  # `torchtitan=0.3`, `torchtitan-0.3`
+    if pair := re.fullmatch(r"([a-z]+(?:-core)?)(?:=|[-@:\s]v?(?=\d))=*(.+)", args.to):  # `torchtitan=0.3`, `torchtitan-0.3`
         given = "==".join(pair.groups())
         what = f"'{args.to}' is not FRAMEWORK==VERSION"
-        return RequestError(what, fix=f"--to {given}", options=[args.to], meant=given)
+        meant = f"{pair[1]}=" if "=" in args.to else given  # what follows `=` is kept
+        return RequestError(what, fix=f"--to {given}", options=[args.to], meant=meant)
     word = args.to.strip("=").removeprefix("v")
     is_version = word[:1].isdigit()
     try:
@@ -93,6 +94,9 @@ def _write(output: str, text: str) -> int:
     if not output:
         write_text(text)
         return 0
+    if output.endswith((".toml", ".json")):
+        stem = os.path.splitext(output)[0]
+        raise RequestError(f"'{output}' would hold YAML", why="experiments are written as YAML", fix=f"-o {stem}.yaml")
     try:
         atomic.write_atomically(output, text)
     except OSError as error:

@@ -92,16 +92,18 @@ def refuse_misplaced(args: argparse.Namespace) -> None:
     """Options that only a launch has: a setting of the framework is never called so."""
     refuse_secrets(args.overrides)  # first: no other error shall quote one
     direct = Catalogue.here(HostRoot(), args.layer).runtime("direct")
-    options = flags_of(runtime_options.runtime_parser(direct, ""))
+    parser = runtime_options.runtime_parser(direct, "")
+    options, valued = flags_of(parser), {f for one in parser.actions() if one.nargs != 0 for f in one.option_strings}
     for word in args.overrides:
         if (flag := word.partition("=")[0]) in options:
+            has_value = flag == word and flag in valued
             raise RequestError(
                 f"unknown option '{flag}'",
                 why="it is an option of a launch, and this command starts nothing",
-                fix=f"remove it; see `primus config {args.action} --help`",
+                fix=f"remove it{' and its value' * has_value}; see `primus config {args.action} --help`",
                 kind="unknown",
                 options=[flag],
-                meant="",
+                meant=None if has_value else "",
             )
     overrides.refuse_misspelt(args.overrides, args.flags)
 

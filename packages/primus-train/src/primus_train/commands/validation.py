@@ -176,7 +176,8 @@ def _on_more_nodes(args: argparse.Namespace, found: _Verdict, why: str) -> _Verd
     best = found
     if str((many := _with_nodes(args, _MANY)).error) == str(found.error):
         return found  # it is not about the number
-    about_number = _errors(found) - _errors(many)
+    if not (about_number := _errors(found) - _errors(many)):
+        return found
     for nodes in _NODES:
         one = _with_nodes(args, nodes)
         if _count(one) < _count(best) or (best is found and not _errors(one) & about_number):
@@ -194,7 +195,8 @@ def _with_nodes(args: argparse.Namespace, nodes: int) -> _Verdict:
 
 
 def _errors(found: _Verdict) -> set[str]:
-    return {str(error) for error in found.error.each()} if found.error else set()
+    """Return its errors, without numbers: those of another number of nodes are the same."""
+    return {re.sub(r"\d+", "N", str(error)) for error in found.error.each()} if found.error else set()
 
 
 def _count(found: _Verdict) -> int:

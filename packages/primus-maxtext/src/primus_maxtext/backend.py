@@ -242,7 +242,7 @@ class _Resolution:
         micro = settings["per_device_batch_size"] * layout.devices
         if micro < 1 or micro != int(micro):
             what = f"'per_device_batch_size' is {settings['per_device_batch_size']}, on {layout.devices} devices"
-            fix = f"set it to 1, or to n/{layout.devices}"
+            fix = f"set it to a multiple of {1 / layout.devices:g}, such as {max(round(micro), 1) / layout.devices:g}"
             raise settings.error(
                 "per_device_batch_size", what, why=f"{micro:g} sequences are not a whole batch", fix=fix
             )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from primus_core.errors import ConfigError
@@ -108,7 +108,8 @@ def _does_not_fit(
         name,
         f"the mesh does not fit: {product}, but there are {whole} {what}",
         why=f"the product of the axes must be {whole}; one of them may be -1, for the rest",
-        fix=f"correct '{name}', or start as many as it says (GPUS_PER_NODE, NNODES)",
+        fix=f"correct '{name}', or start as many as it says (GPUS_PER_NODE; NNODES, Slurm's -N; `config`:"
+        " --gpus-per-node, --nodes)",
     )
 
 
@@ -157,7 +158,8 @@ def _check_experts(settings: Settings, layout: Layout) -> None:
     experts, expert = settings["num_experts"], layout.sizes["expert"]
     if expert > 1 and experts % expert:
         what = f"expert parallelism is {expert}, and 'num_experts' is {experts}"
-        raise settings.error("ici_expert_parallelism", what, fix=f"take one of {_divisors(experts)}")
+        fix = f"let num_experts be a multiple of {expert}, or lower the expert parallelism"
+        raise settings.error("ici_expert_parallelism", what, fix=fix, beside=["num_experts"])
 
 
 def _check_length(settings: Settings, layout: Layout) -> None:
@@ -174,8 +176,3 @@ def _check_stages(settings: Settings, layout: Layout) -> None:
         if layers % unit:
             what = f"pipeline parallelism is {stages}, and 'base_num_decoder_layers' is {layers}"
             raise settings.error("ici_pipeline_parallelism", what, why=f"layers must be a multiple of {unit}")
-
-
-def _divisors(number: int) -> str:
-    found: Iterable[int] = (size for size in range(1, number + 1) if number % size == 0)
-    return ", ".join(map(str, found))

@@ -64,8 +64,8 @@ def check_layout(settings: Settings, world_size: int | None) -> tuple[Layout, li
             f"tensor {tensor} x pipeline {pipeline} x context {context} = {least} does not divide {world}"
             f" {'rank' if world == 1 else 'ranks'}",
             why="each group of that many ranks holds one copy of the model",
-            fix=f"make their product a divisor of {world}, or start another number of ranks (GPUS_PER_NODE, NNODES;"
-            " `config`: --gpus-per-node, --nodes)",
+            fix=f"make their product a divisor of {world}, or start another number of ranks (GPUS_PER_NODE;"
+            " NNODES, Slurm's -N; `config`: --gpus-per-node, --nodes)",
         )
         settings.mistakes.add(error)
     layout = Layout(tensor, pipeline, context, world // least, bool(settings["use_tp_pp_dp_mapping"]))

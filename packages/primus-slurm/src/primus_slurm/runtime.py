@@ -39,7 +39,7 @@ _ALIKE = 0.85
 _PARSABLE, _KILL = "--parsable", "kill-on-bad-exit"
 """Look-alikes of sbatch do not know it, and submit without it."""
 _APPEND = "--open-mode=append"
-_ADVICE = "do what Slurm says above; `sinfo` lists partitions and nodes. If it fails, too, this machine has no Slurm that is set up"
+_ADVICE = "see what Slurm says above; `sinfo` lists its partitions and nodes, or fails where no Slurm is set up"
 _REFUSALS = (1, 126, 127, 255)
 """Exit codes of srun and sbatch that are Slurm's, where no task has begun."""
 # Options by srun's variables (`SLURM_NPROCS`); others give way to Primus's own options.

@@ -94,7 +94,7 @@ def _degrees(settings: Settings, world_size: int) -> Layout:
             first,
             f"the parallelism degrees ({shown}) do not make {world_size} {'rank' if world_size == 1 else 'ranks'}",
             why=f"degrees other than shard take {others}; shard -1 means the rest",
-            fix=f"make their product {world_size}, or start another number of ranks (GPUS_PER_NODE, NNODES;"
+            fix=f"make their product {world_size}, or start another number of ranks (GPUS_PER_NODE; NNODES, Slurm's -N;"
             " `config`: --gpus-per-node, --nodes)",
         )
     return Layout(**{**degree, "shard": shard}, expert=settings["parallelism.expert_parallel_degree"])

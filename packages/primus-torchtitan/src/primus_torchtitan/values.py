@@ -143,7 +143,9 @@ def _check_loaded(settings: Settings) -> None:
     for name in ("checkpoint.initial_load_path", "checkpoint.initial_load_in_hf"):
         if settings[name] and not settings["checkpoint.enable"]:
             why = "with 'checkpoint.enable: false' TorchTitan loads nothing"
-            raise settings.error(name, f"'{name}' has no effect", why=why, fix="set checkpoint.enable=true, or remove it")
+            raise settings.error(
+                name, f"'{name}' has no effect", why=why, fix="set checkpoint.enable=true, or remove it"
+            )
 
 
 def _check_hugging_face(settings: Settings) -> None:

@@ -102,7 +102,7 @@ class FailedLoads:
                     f"the checkpoint does not fit this training: {checkpoints[-1]}",
                     why=_text(causes[-1]),
                     fix="set the model and the optimizer as they were when it was saved\n"
-                    "or start from the first step: --new, without --continue",
+                    "or start from the first step: --new, without --continue or --from",
                 ) from error
             for path in checkpoints:
                 self._mark(path, _text(causes[-1]))
@@ -110,7 +110,7 @@ class FailedLoads:
                 f"the checkpoint cannot be loaded: {checkpoints[-1]}",
                 why=_text(causes[-1]),
                 fix="start it again without naming a step: it continues from the checkpoint before, if there is one\n"
-                "or start from the first step: --new, without --continue",
+                "or start from the first step: --new, without --continue or --from",
             ) from error
 
     def mark_diverged(self, run: str) -> None:

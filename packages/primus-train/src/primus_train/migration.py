@@ -47,6 +47,8 @@ class Migration:
         """Return what becomes of a setting, or None if it stays as it is."""
         if name in self.known:
             return None
+        if (plain := name.replace("-", "_")) != name:
+            return self.fate(plain, value) or Fate(to=plain, why="settings are written with underscores")
         found = self.judge(name, value)
         if found and found.to and not self.takes(found.to):
             after = self.fate(found.to, value)

@@ -97,8 +97,8 @@ class Launch:
             self.note(f"not updated: {place.link} is not a symlink of yours")
         for line in lines:
             self.say(f"primus: {line}\n")
-        for note in self.plan.notes:
-            self.say_once(f"primus: note: {note}\n")
+        for note in self.plan.notes:  # nodes started by hand each have a console
+            (self.say_once if place.joined else self.say)(f"primus: note: {note}\n")
 
     @property
     def name(self) -> str:

@@ -112,9 +112,8 @@ class LayerEnd:
         return MachineError(
             f"{self.plan.runtime}: {self.main.argv[0]} exited with 0, but {_SWALLOWED}",
             why="something else ran instead, most likely an entrypoint",
-            fix="remove --entrypoint"
-            if any(word.startswith("--entrypoint") for word in self.plan.command)
-            else f"run it without: {self._typed_with('--entrypoint', '')}",
+            fix="run it without an entrypoint"
+            + f": {self._typed_with('--entrypoint', '')}" * ("--entrypoint" not in " ".join(self.plan.command)),
         )
 
     def _typed_with(self, *words: str) -> str:

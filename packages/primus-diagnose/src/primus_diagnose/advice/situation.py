@@ -30,10 +30,10 @@ _PACKAGES = {
     "google": "protobuf", "dateutil": "python-dateutil", "Crypto": "pycryptodome", "bs4": "beautifulsoup4",
     "sentence_transformers": "sentence-transformers", "lm_eval": "lm-eval", "pkg_resources": "setuptools",
     **{name: name for name in (
-        "torch", "torchvision", "torchaudio", "torchdata", "triton", "numpy", "scipy", "pandas", "pyarrow", "matplotlib",
-        "transformers", "datasets", "tokenizers", "safetensors", "accelerate", "peft", "tiktoken", "sentencepiece",
-        "einops", "wandb", "tensorboard", "mlflow", "pydantic", "requests", "tqdm", "psutil", "regex", "nltk", "blobfile",
-        "jax", "flax", "optax", "tensorflow", "zstandard", "fsspec", "s3fs", "boto3", "omegaconf", "fire", "tyro",
+        "torch", "torchvision", "torchaudio", "torchdata", "triton", "numpy", "scipy", "pandas", "pyarrow",
+        "matplotlib", "transformers", "datasets", "tokenizers", "safetensors", "accelerate", "peft", "tiktoken",
+        "sentencepiece", "einops", "wandb", "tensorboard", "mlflow", "pydantic", "requests", "tqdm", "psutil", "regex",
+        "nltk", "blobfile", "jax", "flax", "optax", "tensorflow", "zstandard", "fsspec", "s3fs", "boto3", "omegaconf",
     )},
 }  # fmt: skip
 """The packages of well-known modules. One with any other name may be somebody else's."""
@@ -44,7 +44,9 @@ def port(cause: Finding, figures: Figures, host: HostRoot) -> Iterator[Advice]:
     named, master = cause.first.groups.get("port"), figures.known("distributed", "master_port")
     before = named or master
     if named and master and str(named) != str(master):
-        yield Advice(f"port {named} is not MASTER_PORT ({master}): the program itself asks for it; have it take another")
+        yield Advice(
+            f"port {named} is not MASTER_PORT ({master}): the program itself asks for it; have it take another"
+        )
     elif before is not None and _RENDEZVOUS.search(cause.first.text):
         after = host.free_port()
         action = "unset MASTER_PORT, or use another port" if host.environ.get("MASTER_PORT") else "use another port"

@@ -70,13 +70,17 @@ def migrate(args: argparse.Namespace) -> int:
     return _write(args.output, text)
 
 
+_JOINED = r"([a-z]+(?:-core)?)(?:=|[-@:\s]v?(?=\d))=*(.+)"
+"""`torchtitan=0.3`, `torchtitan-0.3`."""
+
+
 def _without_framework(args: argparse.Namespace) -> RequestError:
     """The error for a version without its framework, or the reverse: that of the file, where it names one."""
-    if pair := re.fullmatch(r"([a-z]+(?:-core)?)(?:=|[-@:\s]v?(?=\d))=*(.+)", args.to):  # `torchtitan=0.3`, `torchtitan-0.3`
+    if pair := re.fullmatch(_JOINED, args.to):
         given = "==".join(pair.groups())
         what = f"'{args.to}' is not FRAMEWORK==VERSION"
-        meant = f"{pair[1]}=" if "=" in args.to else given  # what follows `=` is kept
-        return RequestError(what, fix=f"--to {given}", options=[args.to], meant=meant)
+        name = f"{pair[1]}=" if "=" in args.to else given  # what follows `=` is kept
+        return RequestError(what, fix=f"--to {given}", options=[args.to], meant=name)
     word = args.to.strip("=").removeprefix("v")
     is_version = word[:1].isdigit()
     try:

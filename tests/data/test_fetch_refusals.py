@@ -238,6 +238,13 @@ BAD_LINES = {
 }
 
 
+def test_a_fetch_that_has_fetched_nothing_may_be_another_one(fetch: Fetch) -> None:
+    (fetch.folder / "bad.jsonl").write_text('{"text": "a"}\n{"txt": "b"}\n')
+    assert "--on-error skip" in fetch("--input", "bad.jsonl", "--output-dir", "out", code=1)
+    fetch("--input", "bad.jsonl", "--output-dir", "out", "--on-error", "skip")
+    assert fetch.manifest("out")["rows"] == 1
+
+
 @pytest.mark.full
 def test_a_bad_line_is_named_with_its_file_and_number_or_skipped_and_counted(fetch: Fetch) -> None:
     for number, (line, reason) in enumerate(BAD_LINES.items()):

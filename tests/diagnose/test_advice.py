@@ -48,6 +48,28 @@ def test_out_of_memory_halves_the_micro_batch_and_says_what_it_costs(framework: 
     assert (sequence.before, sequence.after) == (8192, 4096)
 
 
+def test_a_port_that_the_program_itself_asks_for_is_not_master_port() -> None:
+    line = "torch.distributed.DistNetworkError: The server socket has failed to listen. port: 29555, EADDRINUSE port: 29555"
+    plan = {"distributed": {"master_port": 30043}}
+    [own] = advised("c10d.port_in_use", line=line, plan=plan)
+    assert (own.action[:34], own.words) == ("port 29555 is not MASTER_PORT (300", "")
+    [other] = advised("c10d.port_in_use", line=line, plan={"distributed": {"master_port": 29555}})
+    assert other.words.startswith("MASTER_PORT=")
+
+
+@pytest.mark.parametrize(
+    ("module", "command"),
+    [
+        ("yaml", "-m pip install PyYAML"),
+        ("google.protobuf", "-m pip install protobuf"),
+        ("my_utils", "-m pip install <package>"),
+    ],
+)
+def test_only_known_packages_are_named(module: str, command: str) -> None:
+    [advice] = advised("py.module_missing", line=f"ModuleNotFoundError: No module named '{module}'")
+    assert advice.action.endswith(command)
+
+
 def test_what_the_run_has_already_is_not_advised() -> None:
     settings = {"activation_checkpoint.mode": "full"}
     figures = {**FIGURES, "micro_batch_size": 1}

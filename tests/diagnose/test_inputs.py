@@ -130,3 +130,11 @@ def test_a_log_is_the_same_in_parts_and_whole(tmp_path: Path, monkeypatch: pytes
         assert parts.inputs.bytes == whole.inputs.bytes
         # a traceback over a border has lost its beginning: its exception is in the other part
         assert 0 <= cause(whole).count - cause(parts).count <= 2 * len("".join(lines)) // size
+
+
+def test_a_step_that_printed_nothing_is_no_traceback(tmp_path: Path) -> None:
+    (tmp_path / "logs").mkdir()
+    (tmp_path / "metadata.json").write_text('{"run_id": "x", "status": "failed", "exit_code": 2, "ended": 2}')
+    (tmp_path / "logs/launch.log").write_text("\n")
+    (tmp_path / "logs/events.jsonl").write_text('{"event": "step_ended", "name": "rendezvous", "exit_code": 2}\n')
+    assert diagnose([str(tmp_path)]).answer == "nothing"

@@ -54,6 +54,14 @@ def test_only_a_further_task_of_a_slurm_job_is_refused() -> None:
     assert place({"SLURM_JOB_ID": "7", **task, "NODE_RANK": "0"}).world_size == 1
 
 
+def test_a_job_script_that_starts_one_node_of_several_is_refused() -> None:
+    script = {**SLURM, "SLURM_NODEID": "0", "ENVIRONMENT": "BATCH"}
+    assert "nothing starts Primus on the others" in refused(script).what
+    assert place({**script, "SLURM_STEP_ID": "0"}).nnodes == 4
+    assert place({**script, "NNODES": "1"}).nnodes == 1
+    assert place({**script, "SLURM_NNODES": "1", "SLURM_JOB_NODELIST": "n1"}).nnodes == 1
+
+
 def test_the_person_wins_over_slurm() -> None:
     mine = {"NNODES": "3", "NODE_RANK": "1", "GPUS_PER_NODE": "2", "MASTER_ADDR": "10.0.0.1", "MASTER_PORT": "29500"}
     assert place(SLURM, mine) == Distributed(3, 1, 2, "10.0.0.1", 29500)

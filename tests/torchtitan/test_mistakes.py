@@ -24,6 +24,9 @@ DATA, MODEL = "{text: python-stdlib, vocab_size: 512}", "n_heads: 4, n_kv_heads:
 OF_C4 = "{}\n    overrides: {dataloader.dataset: c4, dataloader.dataset_path: nowhere}"
 
 MISTAKES = {
+    "weights that nothing loads": Mistake(
+        "'checkpoint.initial_load_path' has no effect", words="checkpoint.initial_load_path=x checkpoint.enable=false"
+    ),
     "ranks that do not divide": Mistake("do not make 2 ranks", words="parallelism.tensor_parallel_degree=3"),
     "a batch that does not divide": Mistake("not a multiple of 4", words="training.global_batch_size=6"),
     "heads that do not divide": Mistake(

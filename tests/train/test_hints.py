@@ -158,6 +158,18 @@ def test_a_missing_word_is_named_with_what_it_may_be(
             marks=pytest.mark.torch,
         ),
         pytest.param("direct -- preflight --gpus", "primus direct -- preflight --gpu", marks=pytest.mark.torch),
+        ("direct train -- pretrain --config x.yaml", "fix: primus direct -- train pretrain --config x.yaml"),
+        ("direct -- train pretrain -- --config x.yaml", "fix: primus direct -- train pretrain --config x.yaml"),
+        ("direct – train pretrain --config x.yaml", "fix: primus direct -- train pretrain --config x.yaml"),
+        ("slurm srun -N 2 - train pretrain --config x", "fix: primus slurm srun -N 2 -- train pretrain --config x"),
+        pytest.param("direct data inspect -- x", "fix: primus direct -- data inspect x", marks=pytest.mark.torch),
+        ("untrust team", "fix: primus trust --remove team"),
+        ("replay latest -- --check", "fix: primus replay latest --check"),
+        ("config migrate a.yaml --to megatron-core=0.19", "primus config migrate a.yaml --to megatron-core==0.19"),
+        (
+            "config validate exp.yaml --env A=1",
+            "fix: remove it and its value; see `primus config validate --help`",
+        ),
         pytest.param(
             "direct -- run --replay latest",
             "fix: a replay is a command of its own: primus replay RUN",

@@ -26,6 +26,14 @@ def test_a_renaming_is_followed_to_a_name_that_the_version_has() -> None:
     assert ACME.fate("model.family", 1) is None, "sections of Primus stay"
 
 
+def test_a_dash_is_an_underscore() -> None:
+    acme = Migration(
+        "acme", "2.0", {"num_layers"}, lambda name, _: Fate(to="num_layers") if name == "old_layers" else None
+    )
+    assert acme.fate("num-layers", 1) == Fate(to="num_layers", why="settings are written with underscores")
+    assert acme.fate("old-layers", 1) == Fate(to="num_layers")
+
+
 @pytest.mark.parametrize(
     ("name", "why"),
     [
@@ -112,12 +120,14 @@ def test_where_lines_cannot_be_edited_the_file_is_written_anew(primus: Run, tmp_
         (("--to", "torchtitan=0.3"), "primus config migrate old.yaml --to torchtitan==0.3"),
         (("--to", "torchtitan==9.9"), "unknown version torchtitan==9.9"),
         (("--to", "torchtitan==0.3", "-o", "old.yaml"), "old.yaml is there already"),
+        (("--to", "torchtitan==0.3", "-o", "new.toml"), "'new.toml' would hold YAML"),
         (("--to", "torchtitan==0.3"), "are the same setting with different values"),
     ],
 )
 def test_wrong_requests_are_refused(primus: Run, tmp_path: Path, words: tuple[str, ...], said: str) -> None:
     pytest.importorskip("primus_torchtitan", reason="torchtitan is not installed")
-    (tmp_path / "old.yaml").write_text(HEAD + "      training.seed: 5\n      debug.seed: 6\n")
+    other = 5 if "-o" in words and "new.toml" in words else 6
+    (tmp_path / "old.yaml").write_text(f"{HEAD}      training.seed: 5\n      debug.seed: {other}\n")
     done = primus("config", "migrate", "old.yaml", *words)
     assert (done.returncode, done.stdout) == (2, "")
     assert said in done.stderr

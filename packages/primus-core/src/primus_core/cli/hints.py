@@ -186,7 +186,7 @@ def _instead(words: list[str], known: Known, refused: PrimusError) -> RequestErr
             return RequestError(refused.what, fix=segments)
         return (
             _job_script(words, refused)
-            or _misplaced_dashes(words, known)
+            or _misplaced_dashes(words, known, refused)
             or _forgotten_dashes(words, known, refused)
             or _forgotten_task(words, known, refused)
             or _foreign_task(words, known, refused)
@@ -346,16 +346,18 @@ def _forgotten_task(words: Sequence[str], known: Known, refused: PrimusError) ->
     return RequestError(what, why=why, fix=fix, kind="" if variables else _COMMAND)
 
 
-def _misplaced_dashes(words: Sequence[str], known: Known) -> RequestError | None:
+def _misplaced_dashes(words: Sequence[str], known: Known, refused: PrimusError) -> RequestError | None:
     """The answer to a `--` in another place than before a task, or to another dash for it; None: they are not wrong."""
     end = words.index("run") if "run" in words else len(words)  # a program may have its own
     bare = [*(word for word in words[:end] if word not in _DASHES), *words[end:]]
-    whole = with_stage(with_dashes(bare, known))
-    further = proposed.refusal([*known.front, *whole])
-    if len(bare) == len(words) or whole == [*words] or (further and further.kind != "missing"):
+    dashed = with_dashes(bare, known)
+    whole = [*known.front, *with_stage(dashed)]
+    further = proposed.refusal(whole)
+    if [*words] in (bare, dashed) or "--" not in dashed or (further and further.kind != "missing"):
         return None
-    fix = _whole([*known.front, *whole])
-    return RequestError("`--` stands before a task, and nowhere else", fix=fix, kind=_COMMAND)
+    return RequestError(
+        refused.what, why="`--` comes before a task, and nowhere else", fix=_whole(whole), kind=_COMMAND
+    )
 
 
 def _job_script(words: Sequence[str], refused: PrimusError) -> RequestError | None:

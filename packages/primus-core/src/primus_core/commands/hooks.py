@@ -62,8 +62,8 @@ def run(words: Sequence[str], layer: str) -> int:
         if rest and rest[0] not in actions and (near := suggestion(rest[0], actions)):
             raise RequestError(f"'{name}' has no action '{rest[0]}'", fix=near)
         args.task = [*name.split(), *rest]
-    named = args.config or next(filter(os.path.isfile, args.task), "")  # `run FILE`
-    beside = os.path.dirname(named) or "." if named else ""
+    named = [path for path in (args.config, *args.task) if os.path.isfile(path)]  # `run FILE`
+    beside = os.path.dirname(named[0]) or "." if named else ""
     believed = trust.of(host.environ)
     folders = hook_folders(facts, catalogue.system, beside, args.hooks)
     found = scripts.hook_files(folders, args.task, believed)  # refuses a folder that is not there

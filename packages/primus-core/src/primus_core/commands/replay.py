@@ -87,11 +87,8 @@ def _refuse_dashes(own: Sequence[str], words: Sequence[str]) -> None:
     wrong = f" before '{words[at + 1]}'" if words[at + 1 :] else " at its end"
     if changed := [word for word in own[at + 1 :] if "=" in word and not word.startswith("-")]:
         saved = f'"$(primus runs path {shlex.quote(own[0] if at else "latest")})/config/primus_config.yaml"'
-        raise RequestError(
-            "a replay takes no settings",
-            why="it has those of the run",
-            fix=f"primus direct -- train pretrain --config {saved} {shlex.join(changed)}",
-        )
+        fix = f"primus direct -- train pretrain --config {saved} {shlex.join(changed)}"
+        raise RequestError("a replay takes no settings", why="it has those of the run", fix=fix)
     raise RequestError(
         f"a replay takes no `--`{wrong}",
         why="its task is in the snapshot, and its runtimes follow the run and its options",

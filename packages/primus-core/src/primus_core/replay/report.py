@@ -185,20 +185,16 @@ def check(found: Report, replay: Replay, switches: argparse.Namespace) -> int | 
     if switches.check:
         return 3 if found.blocking else 0
     if found.blocking and not switches.force:
-        rows, may_start = found.blocking, all(row.category == "hardware" for row in found.blocking)
-        why = "\n".join(f"{row.name}: {row.before} then, {row.after} here" for row in rows)
-        fix = f"go where it can{', or start it all the same with --force' if may_start else ''}"
+        why = "\n".join(f"{row.name}: {row.before} then, {row.after} here" for row in found.blocking)
+        may_start = all(row.category == "hardware" for row in found.blocking)
+        fix = "go where it can" + ", or start it all the same with --force" * may_start
         raise MachineError("this cannot be the same run", why=why, fix=fix)
     return None
 
 
 def _plain(found: Report, replay: Replay) -> dict[str, object]:
-    return {
-        "run": replay.saved.directory,
-        "replayable": not found.blocking,
-        "equal": list(found.equal),
-        "differences": [row._asdict() for row in found.rows],
-    }
+    run, differences = replay.saved.directory, [row._asdict() for row in found.rows]
+    return {"run": run, "replayable": not found.blocking, "equal": list(found.equal), "differences": differences}
 
 
 def _text(found: Report, replay: Replay) -> str:

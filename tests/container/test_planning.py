@@ -517,11 +517,11 @@ def test_a_framework_may_have_an_image_of_its_own_and_the_page_lists_them_all() 
         assert f"| `{chosen.image}` |" in page
 
 
-def test_without_an_image_and_a_gpu_it_is_refused_with_what_to_type(primus: Run, project: Path) -> None:
+def test_without_an_image_and_a_gpu_it_is_refused_with_what_to_do(primus: Run, project: Path) -> None:
     refused = primus("container", "--dry-run", *TASK, cwd=project)
     assert refused.returncode == 2
-    assert "primus --dry-run container --image IMAGE -- ..." in refused.stderr
-    assert "without a container: primus --dry-run direct -- ..." in refused.stderr
+    assert "fix: add --image IMAGE behind `container`, or set `container: {image: IMAGE}`" in refused.stderr
+    assert "or leave `container` out, to run without one" in refused.stderr
 
 
 def test_before_the_nodes_are_known_no_image_is_chosen_for_them(primus: Run, project: Path) -> None:

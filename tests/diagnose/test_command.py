@@ -154,3 +154,18 @@ def test_a_damaged_diagnosis_is_none(tmp_path: Path) -> None:
     for text in ("", "{}", "[]", '{"schema": 1}', '{"schema": 99}', "[" * 100_000):
         (tmp_path / "diagnosis.json").write_text(text, encoding="utf-8")
         assert read(str(tmp_path)) is None
+
+
+def test_a_job_that_has_recorded_nothing_is_no_failure(primus: Run, tmp_path: Path) -> None:
+    (tmp_path / "metadata.json").write_text('{"run_id": "x", "status": "submitted"}', encoding="utf-8")
+    said = primus("diagnose", str(tmp_path)).stdout
+    assert said.startswith("diagnosis: the job has recorded nothing")
+    assert "dmesg" not in said
+
+
+def test_a_log_that_is_not_there_is_no_run(primus: Run) -> None:
+    refused = primus("diagnose", "ext/rank_1.log")
+    assert refused.returncode == 2
+    assert "there is no " in refused.stderr
+    assert "rank_1.log" in refused.stderr
+    assert "there is no run" not in refused.stderr

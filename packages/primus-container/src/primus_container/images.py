@@ -43,8 +43,8 @@ def chosen(named: str, facts: Facts, framework: str) -> Chosen:
     raise RequestError(
         "--image is missing",
         why="only machines with AMD or NVIDIA GPUs have a default image, and no GPU was found here",
-        fix="primus container --image IMAGE -- ..., or `container: {image: IMAGE}` in primus.yaml;\n"
-        "without a container: primus direct -- ...",
+        fix="add --image IMAGE behind `container`, or set `container: {image: IMAGE}` in primus.yaml\n"
+        "or leave `container` out, to run without one",
     )
 
 

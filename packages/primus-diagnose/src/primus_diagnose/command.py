@@ -70,6 +70,7 @@ def run(words: Sequence[str], layer: str) -> int:
 
 def _path(word: str, asked: str | None, host: HostRoot, layer: str) -> str:
     """The path that a word names: what is there, or a run of the workspace."""
-    if os.path.exists(word) and not asked:
+    is_file = word.endswith((".log", ".out", ".err", ".txt", ".json", ".gz"))
+    if (os.path.exists(word) or is_file) and not asked:
         return word
     return resolve(word, workspace(asked, host, layer), host)

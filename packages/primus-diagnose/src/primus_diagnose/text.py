@@ -16,7 +16,12 @@ __all__ = ["listed", "render", "where"]
 
 _WIDTH = 110
 _MOST_OTHERS = 6
-_HEADS = {"succeeded": "nothing failed", "unfinished": "no end is recorded", "interrupted": "a signal ended the run"}
+_HEADS = {
+    "waiting": "the job has recorded nothing",
+    "succeeded": "nothing failed",
+    "unfinished": "no end is recorded",
+    "interrupted": "a signal ended the run",
+}
 """Of answers without a cause."""
 
 

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from primus_core.plan.plan import AddedFlag, PlannedFile, Requirement, RunPlace, SchedulerStep, Step
 from primus_core.plugins.outer import OuterCall, OuterPlan
-from primus_core.request.arguments import Parser, duration, whole_number
+from primus_core.request.arguments import Parser, duration, flags_of, whole_number
 from primus_machine import packages
 from primus_machine.errors import RequestError, nearest
 from primus_machine.facts import Facts
@@ -34,6 +34,8 @@ _WARNING_S = 60
 """So long before the time limit a job that may be started again is told that it comes. Slurm may tell it a minute
 earlier still (`man sbatch`, --signal).
 """
+_OF_ALL = ("dry-run", "env", "preflight", "assume-host", "rendezvous-timeout")
+"""Options that every runtime around another has."""
 _FIX = "run this where Slurm's commands are, or without Slurm: primus direct -- ..."
 _ALIKE = 0.85
 _PARSABLE, _KILL = "--parsable", "kill-on-bad-exit"
@@ -73,7 +75,7 @@ Primus passes all other flags to srun or sbatch unchanged. Set defaults for them
         parser.add_argument(
             "--follow",
             action="store_true",
-            help="with sbatch: show the job's log until its end, and return its exit code",
+            help="with sbatch (srun does it anyway): show the job's log until its end, and return its exit code",
         )
         parser.add_argument(
             "--max-restarts",
@@ -150,9 +152,11 @@ def _refuse_flags(asked: _Asked) -> None:
 
 def _misspelt(asked: _Asked) -> tuple[str, ...]:
     """Notes on options that are nearly one of Slurm's. A site, or another scheduler under its name, may have them."""
-    options = asked.options
+    options, parser = asked.options, Parser(prog="primus slurm")
+    Slurm().add_arguments(parser)
+    known = [*options.takes, *_OF_ALL, *(flag.lstrip("-") for flag in flags_of(parser))]
     unknown = (name for name in asked.values if name not in options.takes and options.fits(name))
-    found = {name: nearest(name, options.takes, _ALIKE) for name in unknown}
+    found = {name: nearest(name, known, _ALIKE) for name in unknown}
     return tuple(
         f"'--{name}' is no option of Slurm that is known here: did you mean '--{near}'? It is passed on as it is"
         for name, near in found.items()

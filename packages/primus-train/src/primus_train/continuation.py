@@ -242,14 +242,14 @@ class Earlier:
             theirs = record.read(run).framework
             if theirs and theirs != framework:
                 why = f"{os.path.basename(run)} was trained with {theirs}, and {framework} cannot load its checkpoints"
-        why = why if self.asked else "the settings disable continuing, or save no checkpoint"
-        return RequestError(
-            f"{option}: there is nothing to continue",
-            why="\n".join((why, *self.notes)),
-            fix=f"name another run, or start from the first step: {NEW}, without {option}"
-            if run
-            else f"remove {option}: training starts from the first step",
-        )
+        fix = f"remove {option}: training starts from the first step"
+        if not self.asked:
+            why = "the settings disable checkpoints, or continuing"
+            fix = f"enable them (TorchTitan: checkpoint.enable=true; auto_continue_train=true), or {fix}"
+        elif run:
+            fix = f"name another run, or start from the first step: {NEW}, without {option}"
+        why = "\n".join((why, *self.notes))
+        return RequestError(f"{option}: there is nothing to continue", why=why, fix=fix)
 
 
 def require_whole(run: str) -> None:

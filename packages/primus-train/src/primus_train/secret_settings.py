@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from primus_core.errors import ConfigError, Mistakes
+from primus_core.request import former
 from primus_machine.secrets.redaction import is_secret_setting
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ def refuse(data: Mapping[str, Any], path: Path, settings: Document, mistakes: Mi
         elif isinstance(value, str) and is_secret_setting(str(key), value):
             kept[key] = REFUSED
             what = f"'{dotted(here)}' holds a secret, which would be saved with the run"
-            fix = f"export it, and write {key}: ${{NAME}} with the variable's name"
+            own = f"export it, and write {key}: ${{NAME}} with the variable's name"
+            fix = former.instead("train", str(key)) or own
             mistakes.add(ConfigError(what, where=settings.where(here), fix=fix))
     return kept

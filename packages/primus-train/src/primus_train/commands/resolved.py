@@ -178,13 +178,14 @@ def name_machines(error: PrimusError, args: argparse.Namespace, facts: Facts, ag
         return
     of_machine = _mistakes(again, facts) - _mistakes(again, facts._replace(gpus=assume_gpus(_SOME_GPU, GPUS_PER_NODE)))
     files = shlex.join([args.file] if hasattr(args, "file") else [args.first, args.second])
-    resolved = " --resolved" * getattr(args, "resolved", False)
+    nodes, resolved = getattr(args, "nodes", None), " --resolved" * getattr(args, "resolved", False)
+    typed = [*(("--nodes", str(nodes)) if nodes else ()), *getattr(args, "overrides", ())]
     for one in error.each():
         if str(one) in of_machine:
             here = f"{one.fix}\n" if "GPUS_PER_NODE" in one.fix else ""  # on a CPU, there may be several ranks
             one.fix = (
                 f"{here}this machine has no GPU; name the machines of the training: "
-                f"primus config {args.action} {files}{resolved} --gpu {_SOME_GPU}"
+                f"primus config {args.action} {files}{resolved} {shlex.join(['--gpu', _SOME_GPU, *typed])}"
             )
 
 

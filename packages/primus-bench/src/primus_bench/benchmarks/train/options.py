@@ -110,8 +110,9 @@ def _refuse_impossible(problem: Problem) -> None:
 
     mistakes, moe = Mistakes(), problem.facts.moe
     for what in unbuildable(problem.facts):
-        mistakes.add(RequestError(f"a layer of {problem.model} cannot be measured", why=f"it has {what}, which torch's "
-                                  "attention has not", fix="measure its GEMMs: bench gemm --model"))  # fmt: skip
+        why = f"it has {what}, which torch's attention has not"
+        fix = f"measure its GEMMs: primus direct -- bench gemm --model {problem.model}"
+        mistakes.add(RequestError(f"a layer of {problem.model} cannot be measured", why=why, fix=fix))
     if moe and problem.tokens * moe.topk % moe.num_experts:
         why = f"each of {problem.tokens} tokens has {moe.topk} experts of {moe.num_experts}, all equally often"
         fix = f"choose --seq-len and --micro-batch with a product that {moe.num_experts} divides"

@@ -370,6 +370,12 @@ def test_one_task_on_each_node_and_as_many_nodes_as_the_variable_says_are_no_con
     plan_of(primus, project, "sbatch", "-N2", "--ntasks-per-node=8", *task)
 
 
+def test_in_a_step_with_several_tasks_no_further_step_is_started(primus: Run, project: Path) -> None:
+    step = {"SLURM_JOB_ID": "7", "SLURM_STEP_ID": "0", "SLURM_STEP_NUM_TASKS": "2"}
+    refused = primus("slurm", "--dry-run", "srun", "-N2", "--", "analyze", "topology", cwd=project, env=step)
+    assert (refused.returncode, "each of them would start the run" in refused.stderr) == (2, True), refused.stderr
+
+
 def test_srun_follows_without_being_told(primus: Run, project: Path) -> None:
     """So that `follow: true` in primus.yaml, which is for sbatch, spoils no srun, nor the one in the job."""
     task = ("--", "analyze", "topology")

@@ -208,7 +208,10 @@ class _Reader:
                 raise refusal(next(name for name in self.given if name in REFUSED))
             fix = f"write it first: primus slurm {word} ..."
             raise self._error(f"'{word}' comes after options", fix, why, kind="late", options=[word])
-        raise self._error(f"'{word}' is not understood", near or "put `--` before the task", why, options=[word])
+        from primus_core.request import former  # only an error needs it
+
+        fix = former.instead("slurm", word) or near or "put `--` before the task"
+        raise self._error(f"'{word}' is not understood", fix, why, options=[word])
 
     def _error(self, what: str, fix: str, why: str = "", **fields: Any) -> RequestError:
         text = f"{self.segment}: {what}" if self.segment else what

@@ -129,6 +129,7 @@ Primus passes all other flags to srun or sbatch unchanged. Set defaults for them
         """The inner command behind srun, or in a job script."""
         asked = _Asked(call.args, call.facts.environ, takes_over=call.takes_over)
         _refuse_flags(asked)
+        _refuse_in_each_task(call.facts.environ)
         _refuse_several_tasks(asked)
         _require_job(call.args, asked)
         if call.args.command == "sbatch":
@@ -148,6 +149,16 @@ def _refuse_flags(asked: _Asked) -> None:
                 why=f"sbatch interprets it as --{name}; {why}",
                 fix=f"unset {variable}",
             )
+
+
+def _refuse_in_each_task(environ: Mapping[str, str]) -> None:
+    """`srun -N 2 primus slurm srun ...`: each task of that step would start the whole run."""
+    tasks = environ.get("SLURM_STEP_NUM_TASKS", "1")
+    if environ.get("SLURM_STEP_ID") and tasks != "1":
+        raise RequestError(
+            f"this is one of {tasks} tasks of a step, and each of them would start the run",
+            fix="leave out the srun before it, or have it start the node's part alone: srun ... primus direct -- ...",
+        )
 
 
 def _misspelt(asked: _Asked) -> tuple[str, ...]:

@@ -74,7 +74,8 @@ Everything after FILE or MODULE is passed to it unchanged."""
             fix = f"did you mean the task '{task}'?" if task else "check the path: it is relative to the current folder"
             fix = f"did you mean '{near}'?" if near else fix
             what, meant = f"there is no file '{call.args.file}'", shlex.quote(near) if near else None
-            raise RequestError(what, why=f"looked for {path}", fix=fix, options=[call.args.file], meant=meant)
+            why, named = f"looked for {path}", [call.args.file]
+            raise RequestError(what, why=why, fix=fix, kind="file", options=named, meant=meant)
         notes = [Note(_OURS[word], "words") for word in call.args.words if word in _OURS]
         if call.elsewhere and not os.path.isfile(path):
             near = _beside(path, call.args.file)

@@ -94,7 +94,7 @@ def _not_planned(words: Sequence[str]) -> PrimusError | None:
         if asked.task:
             run_request.plan_request(asked, HostRoot(), catalogue, ("primus", *words))
     except RequestError as error:
-        return error.each()[0] if len(error.each()) == 1 else None
+        return error.each()[0] if len(error.each()) == 1 and error.kind != "file" else None  # a file may be made first
     except (Exception, SystemExit):  # whatever a plugin raises: who types the command is told
         return None
     return None

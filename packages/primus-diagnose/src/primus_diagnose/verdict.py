@@ -29,8 +29,8 @@ ANSWERS = {
     "nothing": "nothing known was found: the cause is not in these logs",
     "waiting": "the run was submitted, and its job has recorded nothing: it waits in the queue, or ended before Primus "
     "began (`primus runs show RUN` tells which; then the scheduler's own log of the job says more)",
-    "unfinished": "the run has recorded no end: it is still running, or it was killed together with Primus "
-    "(`primus runs show RUN` tells which)",
+    "unfinished": "the run has recorded no end: it is still running, it was killed together with Primus, or nobody "
+    "watched it (`primus runs show RUN` tells which)",
     "interrupted": "a signal ended the run (Ctrl-C, `primus stop`, its scheduler), and nothing failed before",
     "succeeded": "the run ended with exit code 0",
 }

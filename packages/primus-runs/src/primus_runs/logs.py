@@ -191,6 +191,8 @@ class _Ranks:
         known, stands = sorted(_known_ranks(self.directory)), status_of(self.directory, host)
         why = f"it has {_spans(known)}" if known else "no rank has started"
         fix = f"primus logs {shlex.quote(self.directory)} --rank {known[0]}" if known else _why_it_ended(self.directory)
+        if not known and stands.state == "unwatched":
+            why, fix = "it was started from the script of a dry run", "what it printed is on that console alone"
         if not known and stands.state in ("pending", "submitted"):
             why, fix = f"{why}: {_what_for(stands)}", "wait for them with --follow"
         raise RequestError(f"there is no log of rank {missing[0]} in {self.directory}", why=why, fix=fix)

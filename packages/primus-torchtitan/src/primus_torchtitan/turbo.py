@@ -26,5 +26,5 @@ def check_turbo(settings: Settings) -> None:
     if _LINEAR in (settings["converters"] or ()) and "linear" not in fp8_parts(settings):
         what = f"'{_LINEAR}' needs primus_turbo.enable_primus_turbo and primus_turbo.use_turbo_float8_linear"
         why = "TorchTitan 0.3 has no FP8 linear layers with one scale a tensor"
-        fix = "set both to true, or train without FP8: model.converters=[]"
+        fix = "set both to true; or, without FP8, name the model without -fp8, or set model.converters: [] in the file"
         raise settings.error("converters", what, why=why, fix=fix)

@@ -236,12 +236,14 @@ class Earlier:
         option, run = self.which.option, self.which.run
         if self.running:
             return self.runs_already("only a run that has ended can be continued")
-        why = "no earlier run of this experiment has a complete checkpoint"
+        why = "no earlier run of this experiment has a complete snapshot and a complete checkpoint"
         if run:
-            why = f"{os.path.basename(run)} has no complete checkpoint"
-            theirs = record.read(run).framework
-            if theirs and theirs != framework:
-                why = f"{os.path.basename(run)} was trained with {theirs}, and {framework} cannot load its checkpoints"
+            known, name = record.read(run), os.path.basename(run)
+            why, theirs = f"{name} has no complete checkpoint", known.framework
+            if known.status == "unwatched":
+                why = f"{name} was started from the script of a dry run, and has no snapshot to compare with"
+            elif theirs and theirs != framework:
+                why = f"{name} was trained with {theirs}, and {framework} cannot load its checkpoints"
         fix = f"remove {option}: training starts from the first step"
         if not self.asked:
             why = "the settings disable checkpoints, or continuing"

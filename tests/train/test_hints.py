@@ -163,6 +163,11 @@ def test_a_missing_word_is_named_with_what_it_may_be(
         ("direct – train pretrain --config x.yaml", "fix: primus direct -- train pretrain --config x.yaml"),
         ("slurm srun -N 2 - train pretrain --config x", "fix: primus slurm srun -N 2 -- train pretrain --config x"),
         pytest.param("direct data inspect -- x", "fix: primus direct -- data inspect x", marks=pytest.mark.torch),
+        pytest.param(
+            "direct -- torchrun --max-restarts 3 train.py --lr 3",
+            "fix: primus direct --max-restarts 3 -- run train.py --lr 3",
+            marks=pytest.mark.torch,
+        ),
         ("untrust team", "fix: primus trust --remove team"),
         ("replay latest -- --check", "fix: primus replay latest --check"),
         ("config migrate a.yaml --to megatron-core=0.19", "primus config migrate a.yaml --to megatron-core==0.19"),

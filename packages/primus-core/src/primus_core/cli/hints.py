@@ -341,8 +341,9 @@ def _forgotten_task(words: Sequence[str], known: Known, refused: PrimusError) ->
     else:
         return None
     front = words[: begin - 2] if words[begin - 2 : begin] == [task[0], "--"] else words[:begin]  # `run -- x.py`
-    variables = former.launcher_variables(former.launching(words[begin:]))
-    fix = f"{variables}{_whole([*known.front, *front, *task])}"
+    launching = former.launching(words[begin:])
+    variables, options = former.launcher_variables(launching), former.of_direct(launching[1:])[0]
+    fix = f"{variables}{_whole([*known.front, *front[:-1], *options, *front[-1:], *task])}"
     return RequestError(what, why=why, fix=fix, kind="" if variables else _COMMAND)
 
 

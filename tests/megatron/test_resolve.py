@@ -10,6 +10,7 @@ import pytest
 
 pytest.importorskip("primus_megatron", reason="primus-megatron needs Python 3.12: hatch run megatron:test")
 
+from tests.indexed_files import write_indexed
 from tests.megatron.conftest import MODEL, SETTINGS, tiny
 from tests.planning import Resolve, changed, not_loadable
 from tests.train.published import PublishedExperiments
@@ -299,6 +300,18 @@ def test_raw_text_is_tokenized_by_a_step_and_read_as_numbers(resolve: Resolve, t
 def test_a_switch_that_is_off_and_the_vocabulary_of_the_text_are_no_other_data(resolve: Resolve) -> None:
     data = {"text": "python-stdlib", "vocab_size": 512}
     assert resolve(tiny(data=data, mock_data=False, vocab_size=512)).config["settings"]["mock_data"] is False
+
+
+@pytest.mark.parametrize("split", ["98,1,1", None])
+def test_a_part_of_the_data_that_would_be_empty_is_refused(split: str | None, resolve: Resolve, tmp_path: Path) -> None:
+    """Megatron would look for its samples without end."""
+    write_indexed(tmp_path / "few", [[1, 2, 3]] * 30)
+    (tmp_path / "blend.txt").write_text("0.7 few 0.3 few")
+    plain = {"mock_data": None, "tokenizer_type": "NullTokenizer", "eval_iters": 1, "split": split}
+    named = {"data_args_path": "blend.txt"} if split else {"data_path": "few"}
+    with pytest.raises(ConfigError, match="leaves nothing of 'few' for the test"):
+        resolve(tiny(**plain, **named))
+    assert resolve(tiny(**{**plain, **named, "split": "90,10"}))
 
 
 def test_raw_text_without_a_split_is_all_trained_on(resolve: Resolve) -> None:

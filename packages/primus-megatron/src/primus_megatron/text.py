@@ -9,7 +9,7 @@ from typing import Any
 from primus_core.config.document import Document
 from primus_core.errors import MachineError
 from primus_core.plan.plan import Requirement, Step
-from primus_data.indexed.layout import fault
+from primus_data.indexed.layout import fault, read
 from primus_data.training import section
 from primus_data.training.corpora import Prefixes, Raw, Text, refuse_numbers, split_at_blanks
 from primus_megatron.own_settings import DATA
@@ -29,6 +29,8 @@ PATHS: Mapping[str, PathKind] = {
     **dict.fromkeys(("tokenizer_model", "vocab_file", "merge_file"), "name"),
 }
 """Settings that are paths. A tokenizer may be a name on huggingface.co."""
+_PARTS, _SPLIT = ("training", "validation", "test"), "969,30,1"
+"""What Megatron splits data into, and how where nobody says it."""
 _TAKEN = (*_PATHS, *_FILES, "mock_data", "split")
 _RAW = (".jsonl", ".json", ".txt", ".parquet", ".jsonl.gz", ".jsonl.zst")
 _TOKENIZER = ("tokenizer_type", "tokenizer_model")
@@ -102,12 +104,39 @@ def data_files(settings: Settings, cwd: str, *, known: bool) -> list[Requirement
     found: list[Requirement] = []
     for name in given:
         found += _whole_files(settings, name, cwd) if name in _FILES else _prefixes(settings, name, cwd, known=known)
+    if known:
+        _check_parts(settings, cwd)
     return found
 
 
 def _whole_files(settings: Settings, name: str, cwd: str) -> list[Requirement]:
     settings.set(name, os.path.join(cwd, settings[name]))
     return [Requirement("file", settings[name], f"correct '{name}'")]
+
+
+def _check_parts(settings: Settings, cwd: str) -> None:
+    """Refuse a part of `split` into which nothing of a file falls: Megatron would build its data set without end.
+
+    A part is what `blended_megatron_dataset_builder` takes for it.
+    """
+    words = list(settings["data_path"] or ())
+    if os.path.isfile(settings["data_args_path"] or ""):
+        with open(settings["data_args_path"], encoding="utf-8", errors="replace") as file:
+            words += file.read().split()
+    text = str(settings["split"] or _SPLIT)
+    shares = [float(word) for word in text.split(",") if _is_number(word)]
+    for prefix in (os.path.join(cwd, word) for word in words if not _is_number(word)):
+        index = read(prefix) if os.path.isfile(f"{prefix}.idx") else ""
+        count, begin = (0 if isinstance(index, str) else index.sequences), 0.0
+        for part, share in zip(_PARTS, shares if count else (), strict=False):
+            end = begin + share / (sum(shares) or 1)
+            is_needed = share and (part == _PARTS[0] or settings["eval_iters"])
+            if is_needed and round(begin * count) == round(end * count):
+                what = f"'split: {text}' leaves nothing of '{os.path.relpath(prefix, cwd)}' for the {part}"
+                why = f"it has {count} sequences; Megatron would look for more without end"
+                fix = "give the part a larger share, or 0; or prepare more data"
+                raise settings.error("split", what, why=why, fix=fix)
+            begin = end
 
 
 def _prefixes(settings: Settings, name: str, cwd: str, *, known: bool) -> list[Requirement]:

@@ -84,7 +84,7 @@ ANSWERS = {
     "k8s -- train pretrain": "Primus has no Kubernetes runtime yet",
     "ray start": "Primus has no Ray runtime",
     "exec ls": "Primus starts no other programs",
-    "shell": "Primus opens no shell",
+    "shell": "It opens no shell",
     "update": "Primus and its backends are Python packages",
     "install megatron": "Primus and its backends are Python packages",
     "megatron pretrain": "the experiment names the framework",

@@ -247,7 +247,7 @@ class Earlier:
         fix = f"remove {option}: training starts from the first step"
         if not self.asked:
             why = "the settings disable checkpoints, or continuing"
-            fix = f"enable them (TorchTitan: checkpoint.enable=true; auto_continue_train=true), or {fix}"
+            fix = f"enable them (TorchTitan: checkpoint.enable=true; Megatron: save_interval=100), or {fix}"
         elif run:
             fix = f"name another run, or start from the first step: {NEW}, without {option}"
         why = "\n".join((why, *self.notes))

@@ -224,7 +224,7 @@ def _refuse_further_tasks(environ: Mapping[str, str]) -> None:
         raise RequestError(
             f"SLURM_LOCALID is {local}: srun started several tasks on this node",
             why="one `primus direct` per node starts all ranks of the node",
-            fix="srun --ntasks-per-node=1 primus direct ...",
+            fix=f"srun --ntasks={environ.get('SLURM_NNODES', '1')} --ntasks-per-node=1 primus direct ...",
         )
 
 

@@ -227,7 +227,8 @@ class Settings:
         damaged = [step for step in sorted(saved_steps(run)) if start < step < last and step not in given]
         if damaged and at is None:
             newer = ", ".join(map(str, damaged))
-            notes.append(f"skips newer checkpoints of {name} ({unit} {newer}): incomplete, removed, or failed to load")
+            why = "incomplete, removed, failed to load, or led to a loss that was not finite"
+            notes.append(f"skips newer checkpoints of {name} ({unit} {newer}): {why}")
         return start, tuple(notes)
 
     def own(self) -> dict[str, Any]:

@@ -68,9 +68,7 @@ def missing_option(
     if template:
         near = [template]
     elif given:
-        near = [
-            re.sub(r"^(?:--?[\w.-]+|\w+)=", "", given)
-        ]  # `--exp=FILE`, `config=FILE`, and what other tools have for it
+        near = [re.sub(r"^(?:--?[\w.-]+|\w+)=", "", given)]  # `--exp=FILE`, `config=FILE`, and what others call it
     elif named:
         near = [named if os.path.isfile(named) else nearest_file(named), nearest_template(named, environ)]
     else:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import shutil
 import signal
 import subprocess
 import zipfile
@@ -76,3 +77,17 @@ def test_a_rank_that_dies_twice_changes_no_loss(clean_environ: dict[str, str], t
     assert process.returncode == 0, stderr
     assert stderr.count("starting again") == 2
     assert losses((tmp_path / "output/quickstart").resolve()) == losses(whole.run)
+
+
+@pytest.mark.torch
+@pytest.mark.full
+def test_an_attempt_after_the_last_checkpoint_trains_nothing_and_completes_the_run(
+    clean_environ: dict[str, str], tmp_path: Path, whole: Whole
+) -> None:
+    shutil.copytree(whole.run, tmp_path / "run", symlinks=True)
+    environ = {**clean_environ, "PRIMUS_RUN_DIR": str(tmp_path / "run")}
+    again = subprocess.run([PRIMUS, *train(*WHOLE)], env=environ, cwd=tmp_path, text=True, capture_output=True,
+                           timeout=300, check=False)  # fmt: skip
+    assert again.returncode == 0, again.stderr
+    assert "steps were made before, and the checkpoint of step" in again.stderr + again.stdout
+    assert losses(tmp_path / "run") == losses(whole.run)

@@ -407,6 +407,17 @@ def test_on_a_node_the_run_that_is_named_is_not_the_one_that_starts(
     assert (config["start"], config["model"]["start"]) == (str(first / "saved"), str(first / "saved"))
 
 
+def test_a_directory_named_by_hand_is_no_place_for_an_answer_to_which_run_is_continued(
+    primus: Run, environ: dict[str, str], tmp_path: Path
+) -> None:
+    primus(*TRAIN, "steps=3", env=environ, cwd=tmp_path)
+    by_hand = {**environ, "PRIMUS_RUN_DIR": str(newest(tmp_path))}
+    for words in (("--new",), ("--continue", "small"), ("--from", "small")):
+        refused = primus(*TRAIN, *words, "steps=5", env=by_hand, cwd=tmp_path)
+        assert refused.returncode == 2
+        assert f"{words[0]}: PRIMUS_RUN_DIR names a run that has made steps: {newest(tmp_path)}" in refused.stderr
+
+
 def test_the_weights_of_another_experiment_can_be_taken(primus: Run, environ: dict[str, str], tmp_path: Path) -> None:
     primus(*TRAIN, "steps=3", env=environ, cwd=tmp_path)
     words = (*DRY, "exp_name=other")

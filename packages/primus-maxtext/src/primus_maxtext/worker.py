@@ -31,6 +31,7 @@ from primus_maxtext.checkpoints import (
 from primus_train.failed_loads import FailedLoads
 from primus_train.kit import worker
 from primus_train.kit.end_request import TERMINATED, interrupt_as_terminate
+from primus_train.kit.made_before import made_before
 from primus_train.kit.outside_writers import OutsideWriters
 from primus_train.kit.recorder import Recorder
 from primus_train.profiling import TRACES
@@ -51,6 +52,8 @@ def main() -> None:
         check_shared(_folder())
     _quieten()
     found = steps(_folder())
+    if made_before(found[-1] + 1 if found else None, resolved["settings"]["steps"], _folder()):
+        return
     told = resolved["settings"].get("enable_tensorboard")
     # MaxText counts from 0: the step before the next one.
     writers = OutsideWriters("tensorboardX" if told else "", found[-1] if found else None)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -20,6 +20,7 @@ from primus_train.failed_loads import FailedLoads
 from primus_train.kit import replicas, worker
 from primus_train.kit.end_request import interrupt_as_terminate
 from primus_train.kit.leaving import Leaving
+from primus_train.kit.made_before import made_before
 from primus_train.kit.outside_writers import OutsideWriters
 from primus_train.kit.recorder import Recorder
 from primus_train.kit.step_clock import StepClock
@@ -35,6 +36,9 @@ def main() -> None:
     if resolved["checkout"]:
         sys.path.insert(0, resolved["checkout"])
     resumed = _resume(resolved, FailedLoads.of_run(worker.run_directory()))
+    if made_before(resumed, _asked(resolved["settings"]), resolved["settings"].get("save") or ""):
+        leaving.code = 0
+        return
     _adapt(resolved["device"])
     writers = OutsideWriters("torch.utils.tensorboard" if resolved["settings"].get("tensorboard_dir") else "", resumed)
     try:
@@ -128,7 +132,7 @@ def _train(resolved: dict[str, Any]) -> None:
     install(recorder, look)
     check_first_step(FailedLoads.of_run(worker.run_directory()))
     _around_saving(recorder.clock, look, settings if resolved["own"]["disable_last_saving"] else {})
-    asked = 0 if settings.get("skip_train") else int(settings["train_iters"] or 0)
+    asked = _asked(settings)
     try:
         model = partial(model_provider, own=resolved["own"])
         pretrain(versions.release(importable_version())[:2], settings, model)
@@ -138,6 +142,11 @@ def _train(resolved: dict[str, Any]) -> None:
         asked = 0
     look()
     recorder.close(asked)
+
+
+def _asked(settings: Mapping[str, Any]) -> int:
+    """The iteration at which training is to end; 0: none is asked for."""
+    return 0 if settings.get("skip_train") else int(settings["train_iters"] or 0)
 
 
 def _leave() -> None:

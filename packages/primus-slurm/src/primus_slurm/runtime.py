@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 import os
 import shlex
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from primus_core.plan.plan import AddedFlag, PlannedFile, Requirement, RunPlace, SchedulerStep, Step
 from primus_core.plugins.outer import OuterCall, OuterPlan
@@ -355,7 +355,7 @@ def _sbatch(call: OuterCall, asked: _Asked) -> OuterPlan:
     own = [_PARSABLE, f"--job-name={_job_name(place)}", log, *append, *_resilience(call)]
     own = asked.not_given(own)
     flags = _flags(own, asked)
-    script = PlannedFile(SCRIPT, _script(call, moves="chdir" not in asked.values))
+    script = PlannedFile(SCRIPT, _script(call, asked))
     argv = ("sbatch", *flags, f"{place.directory}/{SCRIPT}")
     submit = Step("sbatch", argv, call.facts.cwd, kind="submit", scheduler=SchedulerStep("slurm"), advice=_ADVICE,
                   refusals=_REFUSALS, added=_added(own, asked))  # fmt: skip
@@ -379,7 +379,7 @@ def _job_name(place: RunPlace) -> str:
     return f"primus-{os.path.basename(place.link) or place.run_id}"
 
 
-def _script(call: OuterCall, *, moves: bool) -> str:
+def _script(call: OuterCall, asked: _Asked) -> str:
     """The job script. Its length does not depend on the number of nodes; nothing in it is secret."""
     joined = [f"export {variable.name}={shlex.quote(variable.value)}" for variable in call.of_job]
     words = (call.facts.python, "-m", "primus_core", *call.again(*_in_job(call.args)))
@@ -388,10 +388,20 @@ def _script(call: OuterCall, *, moves: bool) -> str:
         f"# Run {call.place.run_id}: the script of its job. You can run it by hand in an allocation.",
         f"# Written by Primus {packages.version_of('primus-core')}.",
         *joined,
-        *([f"cd -- {shlex.quote(call.facts.cwd)} || exit 3"] if moves else []),
+        *([f"cd -- {shlex.quote(call.facts.cwd)} || exit 3"] if "chdir" not in asked.values else []),
+        *_links(call.place, asked),
         f"exec {shlex.join(words)}",
     )
     return "".join(f"{line}\n" for line in lines)
+
+
+def _links(place: RunPlace, asked: _Asked) -> Iterator[str]:
+    """Lines that make a link in the run directory to each log that is written elsewhere: the job knows its name."""
+    for name, number in (("output", 1), ("error", 2)):
+        if name in asked.values:
+            link = f"{shlex.quote(place.directory)}/logs/slurm_${{SLURM_JOB_ID}}_{name}.log"
+            yield f"log=$(readlink /proc/$$/fd/{number}) link={link}"
+            yield '[ ! -f "$log" ] || [ -e "$link" ] || ln -s -- "$log" "$link"'
 
 
 def _in_job(args: argparse.Namespace) -> tuple[str, ...]:

@@ -18,6 +18,7 @@ from primus_train.failed_loads import FailedLoads
 from primus_train.kit import replicas, worker
 from primus_train.kit.end_request import TERMINATED, EndRequest, ToldToEnd
 from primus_train.kit.leaving import Leaving
+from primus_train.kit.made_before import made_before
 from primus_train.kit.outside_writers import OutsideWriters
 
 __all__ = ["main"]
@@ -27,9 +28,13 @@ def main() -> None:
     """Read the settings, adapt TorchTitan to this machine, train."""
     leaving = Leaving()
     resolved = worker.resolved()
-    resumed = _resume(resolved["settings"], FailedLoads.of_run(worker.run_directory()))
+    settings = resolved["settings"]
+    resumed = _resume(settings, FailedLoads.of_run(worker.run_directory()))
+    if made_before(resumed, settings["training.steps"], _folder(settings)):
+        leaving.code = 0
+        return
     _adapt(resolved)
-    told = resolved["settings"].get("metrics.enable_tensorboard")
+    told = settings.get("metrics.enable_tensorboard")
     writers = OutsideWriters("torch.utils.tensorboard" if told else "", resumed)
     try:
         told_to_end = _train(resolved)
@@ -43,7 +48,7 @@ def _resume(settings: dict[str, Any], failed: FailedLoads) -> int | None:
     """An earlier attempt of this very run may have left checkpoints; the last one may have been cut off with it."""
     if not settings.get("checkpoint.enable") or settings.get("checkpoint.load_step", -1) != -1:
         return None
-    folder = str(worker.run_directory() / settings["checkpoint.folder"])
+    folder = _folder(settings)
     step, passed = resume_from(folder, failed)
     _tell(folder, passed, step, failed)
     if step is not None:
@@ -51,6 +56,10 @@ def _resume(settings: dict[str, Any], failed: FailedLoads) -> int | None:
     else:
         _start_before(settings, failed)
     return step
+
+
+def _folder(settings: dict[str, Any]) -> str:
+    return str(worker.run_directory() / settings["checkpoint.folder"])
 
 
 def _start_before(settings: dict[str, Any], failed: FailedLoads) -> None:

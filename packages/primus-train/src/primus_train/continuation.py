@@ -15,6 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Any, NamedTuple
 
+from primus_core import variables
 from primus_core.config.document import Document
 from primus_core.errors import ConfigError, RequestError
 from primus_core.journal import record
@@ -197,6 +198,23 @@ class Earlier:
         named = ("nnodes", "master_addr", "master_port")
         same = all(there.get(name) == getattr(here, name) for name in named)
         return not there or (same and there.get("node_rank") != here.node_rank)
+
+    def refuse_used_directory(self) -> None:
+        """Refuse an answer to which run is continued, where a person names the directory of one.
+
+        Raises:
+            RequestError: its checkpoints would be loaded whatever was asked for.
+        """
+        option, directory, host = self.which.option, self.place.directory, self.facts.host
+        by_hand = self.place.joined and variables.RUN_ID not in self.facts.environ
+        if not (option and by_hand and os.path.exists(f"{directory}/{METRICS}")):
+            return
+        if state_of(record.read(directory), directory, host) != "running":
+            raise RequestError(
+                f"{option}: PRIMUS_RUN_DIR names a run that has made steps: {directory}",
+                why="a training goes on from the checkpoints in its own run directory",
+                fix="unset PRIMUS_RUN_DIR, or name a new folder in it",
+            )
 
     def refuse_a_second(self, start: Start) -> None:
         """Refuse what would be the same run once more, beside the one that is running.

@@ -206,6 +206,7 @@ class Planning:
 
     def _continuation(self, earlier: Earlier, planned: BackendPlan, settings: Document) -> tuple[str, ...]:
         """The plan's notes, if it continues what may be continued, or nothing."""
+        earlier.refuse_used_directory()
         config, place, option = planned.config, earlier.place, earlier.which.option
         start = continuation.Start(
             *(config, place.directory, planned.changeable, planned.defaults, settings),

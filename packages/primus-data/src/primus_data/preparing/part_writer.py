@@ -6,6 +6,7 @@ import json
 import os
 from collections.abc import Sequence
 from contextlib import ExitStack
+from itertools import islice
 
 from primus_data.indexed import layout
 from primus_data.indexed.writer import IndexedWriter
@@ -14,9 +15,9 @@ from primus_data.preparing.folder import Finished, Folder
 from primus_data.preparing.settings import Settings
 from primus_data.progress import Progress
 from primus_data.sources import documents, lines
-from primus_data.sources.documents import Fault
+from primus_data.sources.documents import Documents, Fault
 from primus_data.sources.files import File
-from primus_data.sources.parts import Part
+from primus_data.sources.parts import Part, divide, usual_size
 from primus_machine.text import printable
 
 __all__ = ["SKIPPED", "PartWriter", "place"]
@@ -57,7 +58,7 @@ class PartWriter:
             ]
             faults = stack.enter_context(open(f"{stage}/{SKIPPED}", "x", encoding="utf-8"))
             for found in documents.read(part, self.files, self.settings.keys):
-                self._stop_at(part, found.faults)
+                self._stop_at(part, found, writers[0].documents)
                 faults.writelines(f"{json.dumps(fault)}\n" for fault in found.faults)
                 for writer, texts in zip(writers, found.texts, strict=True):
                     writer.add(*self.encoder.encode(texts))
@@ -67,11 +68,17 @@ class PartWriter:
                 del found, texts  # a block less in memory while the next one is read
         return Finished(writers[0].documents, sum(one.tokens for one in writers), skipped, lines_before)
 
-    def _stop_at(self, part: Part, faults: Sequence[Fault]) -> None:
-        if faults and self.settings.on_error == "stop":
-            fault = faults[0]
+    def _stop_at(self, part: Part, found: Documents, documents_before: int) -> None:
+        if found.faults and self.settings.on_error == "stop":
+            fault = found.faults[0]
             before = lines.count(self.files[part.first], part.start) if part.kind == "lines" else 0
-            raise documents.refused(place(fault, before), fault)
+            has_others = documents_before or found.texts[0] or self._begins_with_documents()
+            raise documents.refused(place(fault, before), fault, is_the_only=not has_others)
+
+    def _begins_with_documents(self) -> bool:
+        """Whether the keys are those of the input's first documents."""
+        first = next(divide(self.files, usual_size(0)))
+        return any(found.texts[0] for found in islice(documents.read(first, self.files, self.settings.keys), 1))
 
 
 def place(fault: Fault, before: int) -> str:

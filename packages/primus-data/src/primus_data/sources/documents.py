@@ -171,12 +171,15 @@ def _of_line(line: bytes, keys: Sequence[str]) -> list[Text] | _NoKey | str | No
     return _of_object(found, keys)
 
 
-def refused(where: str, fault: Fault) -> PrimusError:
-    """Return the error for the first fault where none is skipped; its kind is `key` where a key is missing."""
-    has_no_key = fault.keys is not None
+def refused(where: str, fault: Fault, *, is_the_only: bool = False) -> PrimusError:
+    """Return the error for the first fault where none is skipped; its kind is `key` where the key may be a wrong one.
+
+    `is_the_only`: nothing is known of a document that has the key.
+    """
+    has_no_key = fault.keys is not None and is_the_only
     meant = fault.keys[0] if fault.keys and len(fault.keys) == 1 else "KEY"
     named = f"name the key of the text: --json-keys {meant}\nor " if has_no_key else ""
-    if not (has_no_key or KINDS.intersection(os.path.splitext(fault.path))):
+    if fault.keys is None and not KINDS.intersection(os.path.splitext(fault.path)):
         named = "a text of its own is named *.txt: this file is read as JSON lines\nor "
     fix = f"{named}correct it, or skip and count all such documents: --on-error skip"
     return PrimusError(f"{where}: {fault.what}", fix=fix, kind="key" if has_no_key else "document", meant=meant)

@@ -241,7 +241,8 @@ def test_sbatch_submits_with_name_partition_and_log_as_asked(
     assert "JobName=x y" in cluster.run("scontrol", "show", "job", job)
     assert "rank 0 of 2" in (folder / f"logs/train_{job}.log").read_text()
     shown = primus("logs", str(run), "--launch", cwd=folder, env=on_cluster).stdout
-    assert f"[logs/slurm_{job}_output.log] " in shown and "rank 0 of 2" in shown
+    assert f"[logs/slurm_{job}_output.log] " in shown
+    assert "rank 0 of 2" in shown
     known = metadata(run)
     assert (known["status"], known["exit_code"], known["first_failure"]["rank"]) == ("failed", 7, 1)
     assert known["command"][:3] == ["primus", "slurm", "sbatch"], "what the person typed"

@@ -212,7 +212,7 @@ class Earlier:
         if state_of(record.read(directory), directory, host) != "running":
             raise RequestError(
                 f"{option}: PRIMUS_RUN_DIR names a run that has made steps: {directory}",
-                why="a training goes on from the checkpoints in its own run directory",
+                why="a training continues from the checkpoints in its own run directory",
                 fix="unset PRIMUS_RUN_DIR, or name a new folder in it",
             )
 

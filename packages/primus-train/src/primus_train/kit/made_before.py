@@ -28,7 +28,7 @@ def made_before(step: int | None, asked: int, folder: str) -> bool:
     if step > asked:
         raise RequestError(
             f"{run} has a checkpoint of step {step} already, and training should end at step {asked}",
-            why="a training goes on from the checkpoints in its own run directory",
+            why="a training continues from the checkpoints in its own run directory",
             fix="ask for more steps, or start it in another run directory: unset PRIMUS_RUN_DIR",
         )
     rows = summary.read(worker.metrics_file())

@@ -81,6 +81,14 @@ def test_runs_are_listed_newest_first(primus: Primus, output: Path) -> None:
     ]
 
 
+def test_a_run_is_named_by_the_number_of_its_job(primus: Primus, output: Path) -> None:
+    make(output, "small_2026_11_20_000000", metadata={"job_id": "4711"})
+    again = make(output, "small_2026_11_21_000000", metadata={"job_id": "4711"})
+    make(output, "small_2026_11_22_000000", metadata={"job_id": "47110"})
+    assert primus("runs", "path", "4711").stdout == f"{again}\n"
+    assert primus("runs", "path", "471").returncode == 2
+
+
 def test_the_list_as_json_has_stable_names(primus: Primus, output: Path) -> None:
     parent = {"run_id": "small_2026_11_20_000000", "directory": "/runs/small_2026_11_20_000000"}
     directory = make(output, metadata={"parent": parent, "last_loss": float("nan")})

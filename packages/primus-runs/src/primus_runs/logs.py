@@ -38,7 +38,7 @@ _EPILOG = """examples:
   primus logs quickstart --rank 0-3,7 --follow
   primus logs quickstart --launch
 
-RUN is a path, a run's name, an experiment's name (its newest run), or `latest`."""
+RUN is a path, a run's name, an experiment's name or a job's number (its newest run), or `latest`."""
 
 
 def parser() -> Parser:

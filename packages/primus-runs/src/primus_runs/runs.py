@@ -38,7 +38,7 @@ _EPILOG = """examples:
   primus runs diff small_2026_11_21_101526 small_2026_11_21_153012
   cd $(primus runs path latest)
 
-RUN is a path, a run's name, an experiment's name (its newest run), or `latest`."""
+RUN is a path, a run's name, an experiment's name or a job's number (its newest run), or `latest`."""
 _LIST_EPILOG = """examples:
   primus runs list
   primus runs list /shared/runs --model llama3 -n 20

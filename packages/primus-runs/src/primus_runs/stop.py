@@ -33,7 +33,7 @@ _EPILOG = """examples:
   primus stop quickstart --timeout 120
 
 The ranks get SIGTERM, and SIGKILL after the grace period of the run. A pending job is cancelled.
-RUN is a path, a run's name, an experiment's name (its newest run), or `latest`."""
+RUN is a path, a run's name, an experiment's name or a job's number (its newest run), or `latest`."""
 
 
 def parser() -> Parser:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shlex
 from collections.abc import Iterator
-from typing import Any
 
 from primus_core.journal import record
 from primus_core.journal.record import RunRecord
@@ -30,32 +29,35 @@ def workspace(asked: str | None, host: HostRoot, layer: str = "") -> str:
 
 
 def resolve(name_or_path: str, workspace: str, host: HostRoot) -> str:
-    """The absolute directory of a run: by path, by run id, by `exp_name` (its newest run), or `latest` of all.
+    """The absolute directory of a run: by path, by run id, by `exp_name` or the number of a job (its newest run), or
+    `latest` of all.
 
     Raises:
         RequestError: there is none; with a suggestion.
     """
     base = os.path.join(host.cwd(), workspace)
-    if name_or_path == LATEST:
-        names = [name for name, _ in newest_first(base)[:1]]
-        candidates = [os.path.join(base, name) for name in names]
-    elif "/" in name_or_path:
-        candidates = [os.path.join(host.cwd(), os.path.expanduser(name_or_path))]
-    elif name_or_path:
-        candidates = [os.path.join(base, name_or_path), *_of_experiment(base, name_or_path)]
-        candidates += [os.path.join(host.cwd(), name_or_path)]
-    else:
-        candidates = []
-    for path in (_followed(candidate, host) for candidate in candidates):
+    for path in (_followed(candidate, host) for candidate in _candidates(name_or_path, base, host)):
         if path and is_run(path):
             return path
     raise _unknown(name_or_path, workspace, base)
 
 
-def _of_experiment(base: str, exp_name: str) -> list[str]:
-    """The newest run of an experiment that has lost its link."""
-    runs = [name for name, _ in newest_first(base) if (parsed := parse_name(name)) and parsed.exp_name == exp_name]
-    return [os.path.join(base, name) for name in runs[:1]]
+def _candidates(asked: str, base: str, host: HostRoot) -> Iterator[str]:
+    """Where the run may be; an experiment may have lost its link."""
+    if "/" in asked:
+        yield os.path.join(host.cwd(), os.path.expanduser(asked))
+    elif asked:
+        if asked != LATEST:
+            yield os.path.join(base, asked)
+        runs = {name: os.path.join(base, name) for name, _ in newest_first(base)}
+        yield from [path for name, path in runs.items() if asked in (LATEST, _experiment(name))][:1]
+        if asked != LATEST:
+            yield os.path.join(host.cwd(), asked)
+        yield from (path for path in runs.values() if asked[0].isdigit() and record.read(path).job_id == asked)
+
+
+def _experiment(name: str) -> str:
+    return parsed.exp_name if (parsed := parse_name(name)) else ""
 
 
 def _followed(path: str, host: HostRoot) -> str:
@@ -76,7 +78,7 @@ def _unknown(asked: str, workspace: str, base: str) -> RequestError:
             f"there is no run '{asked}': no runs in {workspace}",
             fix="name a path, or set the folder of the runs with --workspace DIR",
         )
-    known = {*names, *(parsed.exp_name for name in names if (parsed := parse_name(name))), LATEST}
+    known = {*names, *filter(None, map(_experiment, names)), LATEST}
     where = "" if workspace in ("output", "./output") else f" --workspace {shlex.quote(workspace)}"
     fix = suggestion(os.path.basename(asked), known) or f"`primus runs list{where}` lists the runs"
     return RequestError(f"there is no run '{asked}' in {workspace}", fix=fix)
@@ -107,11 +109,9 @@ def _folders(workspace: str) -> Iterator[tuple[str, Name | None]]:
         return
 
 
-def _stamp(started: Any) -> str:
+def _stamp(started: float | None) -> str:
     """A time as names have it."""
-    if isinstance(started, bool) or not isinstance(started, int | float):
-        return ""
     try:
-        return names.stamp(started)
+        return names.stamp(started or 0)
     except (OverflowError, ValueError, OSError):
         return ""

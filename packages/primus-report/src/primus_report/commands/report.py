@@ -25,8 +25,8 @@ _EPILOG = """examples:
   primus report latest --json
   primus report --workspace /shared/runs -o fleet.html
 
-RUN is a path, a run's name, an experiment's name (its newest run), or `latest`. Without RUN, --workspace DIR reports
-on all runs in DIR."""
+RUN is a path, a run's name, an experiment's name or a job's number (its newest run), or `latest`.
+Without RUN, --workspace DIR reports on all runs in DIR."""
 
 
 def parser() -> Parser:

@@ -25,8 +25,8 @@ _EPILOG = """examples:
   primus diagnose /shared/logs/job-4711
   primus diagnose --list
 
-RUN is a run directory, a run's name, an experiment's name or a job's number (its newest run), or `latest`. It also reads
-logs of other tools: torchrun, srun, Kubernetes. Exit code 0: the logs were read, even if no cause was found."""
+RUN is a run directory, a run's name, an experiment's name or a job's number (its newest run), or `latest`. It also
+reads logs of other tools: torchrun, srun, Kubernetes. Exit code 0: the logs were read, even if no cause was found."""
 
 
 def parser() -> Parser:

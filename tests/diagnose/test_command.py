@@ -111,6 +111,8 @@ def test_a_run_that_was_told_to_end_has_no_cause_to_look_for(tmp_path: Path) -> 
     verdict = diagnose([str(tmp_path)])
     assert (verdict.answer, verdict.cause, verdict.missing.collect) == ("interrupted", None, ())
     assert render(verdict).startswith("diagnosis: a signal ended the run\n")
+    (tmp_path / "metadata.json").write_text(record.replace("interrupted", "stopped"), encoding="utf-8")
+    assert render(diagnose([str(tmp_path)])).startswith("diagnosis: a hook ended the run\n")
     trace = (
         'Traceback (most recent call last):\n  File "save.py", line 3, in save\n    x()\nValueError: while it saved\n'
     )
@@ -148,6 +150,10 @@ def test_a_step_before_the_ranks_is_named_with_its_error_and_what_to_do(tmp_path
     (tmp_path / "logs/launch.log").write_text("mounted\n", encoding="utf-8")  # it may be of either
     shown = render(diagnose([str(tmp_path)]))
     assert "failed before any rank started: exit code 2; the launch log ends with: mounted" in shown
+    failure = '{"rank": -1, "what": "prepare data: took longer than 2 s", "exit_code": 143}'
+    record = f'{{"run_id": "x", "status": "failed", "exit_code": 143, "first_failure": {failure}}}'
+    (tmp_path / "metadata.json").write_text(record, encoding="utf-8")
+    assert "'prepare data' failed before any rank started: took longer than 2 s\n" in render(diagnose([str(tmp_path)]))
 
 
 def test_a_damaged_diagnosis_is_none(tmp_path: Path) -> None:

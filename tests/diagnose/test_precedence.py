@@ -195,3 +195,21 @@ def test_ranks_that_called_another_collective_are_named(tmp_path: Path) -> None:
     assert verdict.cause
     assert (verdict.cause.signature, verdict.cause.first.rank) == ("collective.desync", 3)
     assert "BROADCAST where the others call ALLREDUCE" in verdict.cause.title
+
+
+KILLED = "srun: error: node1: task 0: Killed"
+CANCELLED = "slurmstepd-node1: error: *** STEP 22.0 ON node1 CANCELLED AT 2026-11-29T01:25:45 ***"
+
+
+def test_what_srun_kills_once_a_step_has_ended_is_no_cause_of_that_end(tmp_path: Path) -> None:
+    crash = 'Traceback (most recent call last):\n  File "s.py", line 6, in <module>\nValueError: bad batch'
+    ended = judged(f"{crash}\n{CANCELLED}\n{KILLED}\n", folder=tmp_path)
+    assert {one.signature: one.follows for one in ended.others} == {
+        "proc.sigkill": "sched.cancelled",
+        "sched.cancelled": "",
+    }
+    killed = judged(f"{KILLED}\n{CANCELLED}\n", folder=tmp_path)
+    assert killed.cause is not None
+    assert (killed.cause.signature, killed.cause.follows) == ("proc.sigkill", "")
+    cancelled = judged(f"{CANCELLED}\n{KILLED}\n", folder=tmp_path)
+    assert (cancelled.answer, cancelled.cause) == ("symptoms", None)

@@ -93,6 +93,10 @@ GRAIN = {"dataset_type": "grain", "grain_train_files": "a.array_record", "tokeni
             {"data": {"train_data_path": ["a"], "eod_id": 0}, "dataset_type": None, "eval_interval": 2},
             "set data.valid_data_path",
         ),
+        (
+            {"data": {"input": "a.jsonl", "tokenizer_model": "t.json"}, "dataset_type": None, "eval_interval": 2},
+            "  set data.split=98,2: shares to train and to validate on",
+        ),
     ],
 )
 def test_a_wrong_setting_is_refused_with_its_place_and_a_fix(

@@ -235,7 +235,7 @@ def test_a_log_file_gets_its_folder_and_keeps_its_pattern(primus: Run, project: 
     plan = plan_of(
         primus, project, "sbatch", "-o", "logs/deep er/train_%j.log", "-e", "err/%x/%j", "--", "analyze", "topology"
     )
-    assert plan["steps"][0]["argv"] == ["mkdir", "-p", "--", "logs/deep er", "err"]
+    assert plan["steps"][0]["argv"] == ["mkdir", "-p", "--", "logs/deep er", "err/primus-analyze-topology"]
     assert not [word for word in flags(plan) if word.startswith("--output=")]
 
 
@@ -329,6 +329,7 @@ def test_without_slurm_a_run_is_refused_and_nothing_is_made(primus: Run, project
         (["sbatch", "--test-only"], "--test-only is not supported"),
         (["srun", "--usa"], "--usage is not supported"),
         (["sbatch", "-o", "b\\s/%j.log"], "interprets a backslash"),
+        (["sbatch", "-o", "logs/%4j/a.log"], "%4j is not known before the job is submitted"),
         (["-N1", ":", "-N2"], "':' is not understood"),
     ],
 )

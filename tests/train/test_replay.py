@@ -91,7 +91,7 @@ def test_a_missing_backend_blocks_even_when_forced_it_says_why(
     before = everything(trained.parent)
     result = primus("replay", str(trained), env={"API_KEY": "and-the-variable"})
     assert result.returncode == FAILED
-    assert "blocking  backend: countdown: acme_primus.countdown → not installed here" in result.stderr
+    assert "blocking  backend: countdown: acme_primus.countdown → not installed" in result.stderr
     assert everything(trained.parent) == before
     assert primus("replay", str(trained), "--force", env={"API_KEY": "and-the-variable"}).returncode == 1
 

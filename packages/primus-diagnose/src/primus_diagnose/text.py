@@ -21,6 +21,7 @@ _HEADS = {
     "succeeded": "nothing failed",
     "unfinished": "no end is recorded",
     "interrupted": "a signal ended the run",
+    "stopped": "a hook ended the run",
 }
 """Of answers without a cause."""
 

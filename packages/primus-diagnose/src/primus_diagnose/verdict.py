@@ -32,6 +32,7 @@ ANSWERS = {
     "unfinished": "the run has recorded no end: it is still running, it was killed together with Primus, or nobody "
     "watched it (`primus runs show RUN` tells which)",
     "interrupted": "a signal ended the run (Ctrl-C, `primus stop`, its scheduler), and nothing failed before",
+    "stopped": "a hook ended the run (`StopRun`; `primus runs show RUN` has its reason), and nothing failed before",
     "succeeded": "the run ended with exit code 0",
 }
 CONFIDENCES = {

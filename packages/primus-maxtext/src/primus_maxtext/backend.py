@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from primus_core.config.document import Document
-from primus_core.errors import ConfigError, Mistakes
+from primus_core.errors import ConfigError, Mistakes, PrimusError
 from primus_core.plan.plan import Requirement, Step, Variable, Worker
 from primus_machine.packages import version_of
 from primus_maxtext import checkpoints, device, own_file
@@ -218,7 +218,11 @@ class _Resolution:
         if self.data is None:
             self.settings.refused |= {"vocab_size", *TAKEN}
             return (), []
-        return self.data.apply(self.settings)
+        try:
+            return self.data.apply(self.settings)
+        except PrimusError:  # what else the data may contradict is not known
+            self.settings.refused |= {*TAKEN}
+            raise
 
     def length(self) -> None:
         """How many steps there are: MaxText takes them from the schedule of the learning rate where nobody says."""

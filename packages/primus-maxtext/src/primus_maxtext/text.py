@@ -102,7 +102,8 @@ class Data:
         for name, part in (("grain_train_files", "train"), ("grain_eval_files", "validation")):
             settings.set(name, ";".join(prefix for _, prefix in told[part]["blend"]) if part in told else "")
         if settings["eval_interval"] > 0 and "validation" not in told:
-            fix = "set data.valid_data_path, or data.split"
+            other = "set data.valid_data_path, or " if isinstance(corpus, Prefixes) else "set "
+            fix = f"{other}data.split=98,2: shares to train and to validate on\nor evaluate nothing: eval_interval=-1"
             raise settings.error("eval_interval", "there is no data for the evaluation", fix=fix)
         if corpus.eod is not None:
             settings.set("mmap_eod_id", corpus.eod)

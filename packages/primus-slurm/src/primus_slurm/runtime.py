@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
@@ -16,7 +17,6 @@ from primus_core.plugins.outer import OuterCall, OuterPlan
 from primus_core.request.arguments import Parser, duration, flags_of, whole_number
 from primus_machine import packages
 from primus_machine.errors import RequestError, nearest
-from primus_machine.facts import Facts
 from primus_machine.secrets.redaction import refuse_secrets
 from primus_machine.units import counted
 from primus_slurm.flags import COUNT, ENV, LOSSES, REFUSED, TASKS, Options, gpus_of_node, nodes_of, refusal
@@ -286,7 +286,7 @@ def _srun(call: OuterCall, asked: _Asked) -> OuterPlan:
         refusals=_REFUSALS,
         added=_added(own, asked),
     )
-    steps = (*_folders(asked, call.facts), step)
+    steps = (*_folders(call, asked), step)
     needs = (Requirement("command", "srun", _FIX),)
     return OuterPlan(steps, requires=needs, notes=_misspelt(asked), max_restarts=restarts)
 
@@ -362,7 +362,7 @@ def _sbatch(call: OuterCall, asked: _Asked) -> OuterPlan:
     watch = (call.facts.python, "-m", "primus_slurm.follow", place.directory)
     follow = [Step("follow", watch, call.facts.cwd, kind="worker")] if call.args.follow else []
     return OuterPlan(
-        (*_folders(asked, call.facts), submit, *follow),
+        (*_folders(call, asked), submit, *follow),
         files=(script,),
         requires=(Requirement("command", "sbatch", _FIX),),
         notes=_misspelt(asked),
@@ -411,12 +411,24 @@ def _in_job(args: argparse.Namespace) -> tuple[str, ...]:
     return ("slurm", *restarts, *spares, "srun")
 
 
-def _folders(asked: _Asked, facts: Facts) -> tuple[Step, ...]:
-    """A step that makes the folders of the log files: Slurm makes none, and the job would fail without a word."""
-    names = [asked.values.get(name, "") for name in ("output", "error")]
-    folders = [os.path.dirname(name.partition("%")[0]) for name in names]
+def _folders(call: OuterCall, asked: _Asked) -> tuple[Step, ...]:
+    """A step that makes the folders of the log files: Slurm makes none, and the job would fail without a word.
+
+    Raises:
+        RequestError: a folder is to have the number of the job, which nobody knows yet.
+    """
+    job, folders = asked.values.get("job-name") or _job_name(call.place), list[str]()
+    for name in ("output", "error"):
+        folder = re.sub("(?<!%)%x", lambda _: job, os.path.dirname(asked.values.get(name, "")))
+        if number := re.search(r"(?<!%)%\d*[AJj]", folder):
+            raise RequestError(
+                f"Slurm cannot write a log below '{folder}'",
+                why=f"it makes no folders, and {number[0]} is not known before the job is submitted",
+                fix=f"have it in the file's name alone: --{name}={os.path.join(folder[: number.start()], '%j.log')}",
+            )
+        folders.append(os.path.dirname(f"{folder}/".partition("%")[0]))
     wanted = tuple(dict.fromkeys(folder for folder in folders if folder.strip("/")))
-    start = os.path.normpath(os.path.join(facts.cwd, asked.values.get("chdir", "")))
+    start = os.path.normpath(os.path.join(call.facts.cwd, asked.values.get("chdir", "")))
     return (Step("log folder", ("mkdir", "-p", "--", *wanted), start),) if wanted else ()
 
 

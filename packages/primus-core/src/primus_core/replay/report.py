@@ -93,14 +93,14 @@ def _here(plan: Plan, facts: Facts, saved: Saved, around: Sequence[str]) -> Save
     secrets = values_in(plan, environ)
     masked = {k: v for k, v in saved.environment.items() if SECRET in v and k in environ}
     texts = snapshot.environment(plan, facts, environ)
-    directory = plan.place.directory
+    directory, planned = plan.place.directory, json.dumps(inside.to_dict())
     leave_out = (os.path.dirname(directory), os.path.dirname(saved.directory))
     code = repository.read(facts.cwd, facts.host.environ, leave_out=leave_out, secrets=secrets)
     packages = (line.partition("==") for line in texts["env/packages.txt"].split("\n") if line)
     return Saved(
         directory=directory,
         record=RunRecord(run_id=plan.place.run_id, runtime=around[0] if around else ""),
-        plan=json.loads(json.dumps(inside.to_dict())),
+        plan=json.loads(planned.replace(f"{saved.directory}/submitted/", f"{directory}/submitted/")),
         # Of what a secret was taken out of, nobody can say whether it differs, and nobody shall show what it is here.
         environment={**parse_env_dump(texts["env/primus_env_dump.txt"]), **masked},
         packages={name: version for name, _, version in packages},
@@ -128,12 +128,13 @@ def _missing(plan: Plan, replay: Replay, environ: Mapping[str, str]) -> Iterator
             yield Row("blocking", "secret", name, SECRET, "not saved: start a new run with its command line")
     for needed in plan.requires:
         if not is_here(needed, environ):
-            yield Row("blocking", needed.kind, needed.name, "there", f"not here: {needed.fix}")
+            fix = "put it back" if needed.kind == "file" else needed.fix
+            yield Row("blocking", needed.kind, needed.name, "there", f"missing: {fix}")
     for plugin in plan.hook_plugins:
         if not plugin.is_file and not is_here(Requirement("module", plugin.target.partition(":")[0], ""), environ):
-            yield Row("blocking", "hooks", plugin.source, plugin.target, "not installed here")
+            yield Row("blocking", "hooks", plugin.source, plugin.target, "not installed")
     if plan.worker and not is_here(Requirement("module", plan.worker.module, ""), environ):
-        yield Row("blocking", "backend", plan.framework or plan.task, plan.worker.module, "not installed here")
+        yield Row("blocking", "backend", plan.framework or plan.task, plan.worker.module, "not installed")
 
 
 def _texts(plan: Plan) -> Iterator[tuple[str, str | None]]:
@@ -185,7 +186,7 @@ def check(found: Report, replay: Replay, switches: argparse.Namespace) -> int | 
     if switches.check:
         return 3 if found.blocking else 0
     if found.blocking and not switches.force:
-        why = "\n".join(f"{row.name}: {row.before} then, {row.after} here" for row in found.blocking)
+        why = "\n".join(f"{row.name}: {row.before} then, here {row.after}" for row in found.blocking)
         may_start = all(row.category == "hardware" for row in found.blocking)
         fix = "go where it can" + ", or start it all the same with --force" * may_start
         raise MachineError("this cannot be the same run", why=why, fix=fix)

@@ -65,12 +65,12 @@ def is_positional(flag: str, name: str) -> bool:
 
 
 def _row(place: str, word: str) -> Any:
-    name, word = place.rpartition(" ")[2], word.partition("=")[0]
+    name, key = place.rpartition(" ")[2], word.partition("=")[0]
     known = {**_words().get(_SAME.get(name, name), {})}
     known |= known.pop("torchrun", {})
-    if name == "direct" and word.startswith("--") and word not in known:
-        return _words()["direct"]["torchrun"].get(f"--{word[2:].replace('_', '-')}")
-    return known.get(word)
+    if name == "direct" and key.startswith("--") and key not in known:
+        return _words()["direct"]["torchrun"].get(f"--{key[2:].replace('_', '-')}")
+    return known.get(key) or known.get("=" if "=" in word[1:] and word[0] != "-" else "")
 
 
 def _read(row: Any) -> Answer:

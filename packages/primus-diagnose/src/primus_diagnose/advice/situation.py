@@ -69,15 +69,17 @@ def workspace(cause: Finding, figures: Figures, __: HostRoot) -> Iterator[Advice
         yield Advice("write to another place", "workspace", folder, "a folder that you can write")
 
 
-def path(cause: Finding, _: Figures, host: HostRoot) -> Iterator[Advice]:
+def path(cause: Finding, figures: Figures, host: HostRoot) -> Iterator[Advice]:
     """How much of a path is there, and what is there that is called alike."""
     wanted = cause.first.groups.get("path", "").rstrip(".,;:)'\"")
     if not os.path.isabs(wanted):
         return
     if os.path.exists(wanted):
-        yield Advice(
-            f"{wanted} is here on {host.hostname()}: look whether it is on {cause.first.node or 'the other nodes'}"
-        )
+        here, node = host.hostname(), cause.first.node
+        look = f"look whether it is on {node or 'the other nodes'}"
+        if figures.known("runtime") == "container" or node == here:
+            look = f"the run has not seen it; in a container: --mount {os.path.dirname(wanted)}"
+        yield Advice(f"{wanted} is here on {here}: {look}")
         return
     there = _existing(wanted)
     missing = wanted[len(there) :].strip("/").partition("/")[0]

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from itertools import takewhile
 from typing import Any
 
-from primus_core.journal import events
+from primus_core.journal import events, record
 from primus_core.outcome.failure import reason_in
 from primus_diagnose.lines.times import moment
 from primus_diagnose.scan.prefilter import DIAGNOSIS
@@ -29,10 +29,19 @@ def failed(directory: str, host: str) -> Iterator[Source]:
         return
     steps = [row for row in _events(directory) if row.get("event") == "step_ended"]
     ended = [row for row in steps if row.get("exit_code")]
-    if ended and (words := _last_words(directory)):
-        if len(steps) > 1:  # nobody knows which of them printed it
-            words = f"exit code {ended[-1]['exit_code']}; the launch log ends with: {words}"
-        text = f"primus: step '{ended[-1].get('name')}' failed before any rank started: {words}"
+    if not ended:
+        return
+    name, code = ended[-1].get("name"), f"exit code {ended[-1]['exit_code']}"
+    first = record.read(directory).first_failure
+    seen = first.what.removeprefix(f"{name}: ") if first else code
+    words = _last_words(directory)
+    is_of_step = seen not in (code, first and first.what)
+    if is_of_step and not words.startswith(seen):  # it was killed, or took too long
+        words = seen
+    elif words and len(steps) > 1:  # nobody knows which of them printed it
+        words = f"{code}; the launch log ends with: {words}"
+    if words:
+        text = f"primus: step '{name}' failed before any rank started: {words}"
         yield Source(_LOG, _LOG, None, host, text, moment(ended[-1].get("time")))
 
 

@@ -44,9 +44,7 @@ def judge(catalogue: Catalogue, gathered: Gathered, results: Sequence[FileResult
         confidence=confidence(catalogue, causes) if causes else "",
         cause=causes[0] if causes else None,
         others=tuple(others),
-        missing=missing.of(
-            gathered, known, found, is_answered=answer in ("succeeded", "interrupted", "waiting", "cause")
-        ),
+        missing=missing.of(gathered, known, found, is_answered=answer not in ("symptoms", "nothing", "unfinished")),
         inputs=_inputs(gathered, results),
         run=gathered.run,
     )
@@ -58,8 +56,8 @@ def _answer(gathered: Gathered, causes: Sequence[Finding], symptoms: Sequence[Fi
         return "succeeded"
     if causes:
         return "cause"
-    if gathered.run and gathered.record.status == "interrupted":
-        return "interrupted"
+    if gathered.run and gathered.record.status in ("interrupted", "stopped"):
+        return gathered.record.status
     if gathered.run and gathered.record.status == "submitted":
         return "waiting"
     if gathered.run and gathered.record.ended is None:

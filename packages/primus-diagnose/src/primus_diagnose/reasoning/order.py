@@ -25,14 +25,20 @@ def _origin(catalogue: Catalogue, one: Finding, found: Sequence[Finding]) -> str
     """What `one` follows from. Of two that name each other, the earlier one is the origin."""
     origins = set(catalogue.matching(catalogue[one.signature].follows)) - {one.signature}
     there = [other for other in found if other.signature in origins and _may_be_origin(catalogue, one, other)]
-    there = [other for other in there if not _is_mutual(catalogue, one, other) or _time(other) <= _time(one)]
+    there = [other for other in there if not _is_mutual(catalogue, one, other) or _is_first(other, one)]
     there.sort(key=lambda other: (other.role != "cause", _time(other)))
     return there[0].signature if there else ""
 
 
 def _may_be_origin(catalogue: Catalogue, one: Finding, other: Finding) -> bool:
-    """What the run survived is the reason of nothing that ended it; nor is what only warns, or came later."""
-    if other.role in ("evidence", "noise") or _SEVERITY[other.severity] > _SEVERITY["error"]:
+    """What the run survived is the reason of nothing that ended it; nor is what only warns, or came later.
+
+    The end of a step is only told of, and is the reason of what its launcher tells of below.
+    """
+    if other.role in ("evidence", "noise"):
+        return False
+    is_told_of = other.role == "symptom" and other.first.file == one.first.file and _is_first(other, one)
+    if _SEVERITY[other.severity] > _SEVERITY["error"] and not is_told_of:
         return False
     was_seen_hanging = other.first.groups.get("from") == STACKS  # at the end of the limit; it had hung since long
     is_late = catalogue[other.signature].reported_late or was_seen_hanging
@@ -42,6 +48,12 @@ def _may_be_origin(catalogue: Catalogue, one: Finding, other: Finding) -> bool:
 def _is_later(other: Finding, one: Finding) -> bool:
     """Whether the clocks say so for certain."""
     return None not in (other.first.time, one.first.time) and _time(other) > _time(one) + SKEW_S
+
+
+def _is_first(one: Finding, other: Finding) -> bool:
+    """Whether it comes before the other; in two logs, at the same time will do."""
+    in_one_log = one.first.file == other.first.file
+    return one.first.line < other.first.line if in_one_log else _time(one) <= _time(other)
 
 
 def _is_mutual(catalogue: Catalogue, one: Finding, other: Finding) -> bool:

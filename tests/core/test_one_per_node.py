@@ -169,7 +169,7 @@ def test_a_replay_keeps_nodes_and_devices_or_is_refused(primus: Run, site: dict[
     assert said(again.stdout)["GPUS_PER_NODE"] == "4"
     refused = primus("replay", "output/rank_report", env={**site, "NNODES": "2", "MASTER_ADDR": "localhost"})
     assert refused.returncode == 3
-    assert "nnodes: 1 then, 2 here" in refused.stderr
+    assert "nnodes: 1 then, here 2" in refused.stderr
 
 
 @pytest.mark.torch

@@ -67,7 +67,7 @@ def test_a_port_that_the_program_itself_asks_for_is_not_master_port() -> None:
 )
 def test_only_known_packages_are_named(module: str, command: str) -> None:
     [advice] = advised("py.module_missing", line=f"ModuleNotFoundError: No module named '{module}'")
-    assert advice.action.endswith(command)
+    assert advice.action.endswith(f"{command}`")
 
 
 def test_what_the_run_has_already_is_not_advised() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from primus_machine.errors import ConfigError, Mistakes, RequestError, SeveralErrors, as_line, printed_in
+from primus_machine.errors import ConfigError, Mistakes, RequestError, SeveralErrors, as_line, nearest, printed_in
 
 
 def test_what_cannot_be_done_at_all_is_the_only_error() -> None:
@@ -29,3 +29,10 @@ def test_several_errors_have_the_fields_of_the_first_and_words_are_retold_too() 
 def test_an_error_that_was_printed_is_found_in_a_text_with_why_and_fix() -> None:
     printed = f"line\n3: {as_line(RequestError('no file', why='it is gone'))}another\n"
     assert printed_in(printed) == ["no file\n  why: it is gone"]
+
+
+def test_words_are_not_alike_by_the_end_that_all_of_them_have() -> None:
+    kinds = ("HuggingFaceTokenizer", "NullTokenizer", "TikTokenizer")
+    assert nearest("ByteLevelTokenizer", kinds) == ""
+    assert nearest("HuggingFacTokenizer", kinds) == "HuggingFaceTokenizer"
+    assert nearest("stpes", ("steps", "training.steps")) == "steps"

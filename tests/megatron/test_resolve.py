@@ -57,6 +57,10 @@ def refused(resolve: Resolve, ranks: int = 1, gpus: int = 0, **changes: Any) -> 
         ({"world_size": 2}, "cannot be set in an experiment"),
         ({"mock_data": None}, "there is no training data"),
         ({"train_data_path": "a"}, "both set the training data"),
+        (
+            {"train_data_path": "a", "mock_data": None, "data": {"text": "python-stdlib", "vocab_size": 512}},
+            "to train on train_data_path: data.text=null data.vocab_size=null",
+        ),
         ({"mock_data": None, "train_data_path": "3 web.bin 1 books"}, "write web"),
         ({"mock_data": None, "train_data_path": "corpus.jsonl"}, "train_data_path=null data.input="),
         ({"optimizer": {"lr": 1}}, "did you mean 'lr'?"),

@@ -62,7 +62,10 @@ def page(cluster: Cluster) -> Page:
 
 def test_a_fix_for_several_nodes_names_all_of_them() -> None:
     report = node("n1", *nodes.found(nodes.held(nodes.healthy())))
-    assert "srun --exclude=n2,n3\n" in as_text(judge([report], wanted=expected("n[1-3]")), 120)
+    assert "`srun --exclude=n2,n3`\n" in as_text(judge([report], wanted=expected("n[1-3]")), 120)
+    many = ",".join(sorted(f"node{number}" for number in range(2, 65)))
+    wanted = expected("node[2-64]")
+    assert f"`srun --exclude={many}`" in as_text(judge([report], wanted=wanted), 120), "it is pasted as a whole"
 
 
 def test_the_page_says_what_is_wrong_where_and_what_to_do() -> None:

@@ -89,7 +89,7 @@ FILES = {
     "a misspelt key of a module": (("    framework", "    framwork"), "exp.yaml:4", "did you mean 'framework'?"),
     "a misspelt setting": (("      steps", "      stpes"), "exp.yaml:6", "did you mean 'steps'?"),
     "a misspelt nested setting": (("{start", "{strat"), "exp.yaml:7", "did you mean 'loss.start'?"),
-    "a secret written out": (("steps: 4", "hf_token: abcdefgh"), "exp.yaml:6: 'hf_token' holds a secret", "${NAME}"),
+    "a secret written out": (("steps: 4", "hf_token: abcdefgh"), "exp.yaml:6: 'hf_token' holds a secret", "export HF_TOKEN="),
     "a wrong type": (("steps: 4", "steps: four"), "exp.yaml:6: 'steps' takes a whole number", "default is 3"),
     "a value that is not allowed": (("start: 3.5", "kind: stepe"), "exp.yaml:7: 'loss.kind'", "did you mean 'steep'?"),
     "a missing key": (("exp_name: down\n", ""), "'exp_name' is missing", "exp_name:"),

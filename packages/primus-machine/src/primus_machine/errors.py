@@ -16,6 +16,7 @@ The texts are for people. Code that depends on what is wrong reads fields: `kind
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
@@ -240,10 +241,19 @@ def nearest(word: str, known: Iterable[str], alike: float = 0.6) -> str:
     """The known word nearest to `word`, or an empty string where none is so much `alike`."""
     import difflib  # only an error needs it
 
-    folded = {_folded(name): name for name in sorted(set(known))}
+    known = sorted(set(known))
+    reverse = [word[::-1], *(name[::-1] for name in known)]
+    end = os.path.commonprefix(reverse)[::-1]  # noqa: RUF071  # `...Tokenizer`: it makes none of them alike
+    end = end if len(known) > 1 and len(end) > _MOST_SHARED else ""
+    word = word.removesuffix(end)
+    folded = {_folded(name.removesuffix(end)): name for name in known}
     alike = max(alike, _ALIKE) if word.startswith("--") else alike  # another option does another thing
     near = difflib.get_close_matches(_folded(word), list(folded), n=1, cutoff=alike)
     return folded[near[0]] if near else ""
+
+
+_MOST_SHARED = 3
+"""Letters at the end of a word that count where all others end alike."""
 
 
 def _folded(name: str) -> str:

@@ -84,7 +84,8 @@ class Data:
         for name in (*TAKEN, *(["vocab_size"] if self.text else [])):
             if name in settings and settings[name] not in same:
                 what = f"'{name}' and the section `data` both set the training data"
-                raise settings.error(name, what, fix="keep one of them")
+                fix = "keep one of them" + (f"; to train on `data`: {name}=null" if name in TAKEN else "")
+                raise settings.error(name, what, fix=fix)
         if self.text:
             settings.set("vocab_size", self.text.vocab_size)
         if isinstance(self.corpus, Prefixes):

@@ -140,7 +140,7 @@ def translate(model: Model, schema: Schema) -> dict[str, Any]:
         raise RequestError(
             f"MaxText cannot build {model.name}",
             why=f"with layers of '{_block(facts).name}', the nearest match, MaxText lacks {'; '.join(missing)}",
-            fix="train it with another backend",
+            fix="another backend may have them",
         )
     settings = dict(_settings(facts, _block(facts)))
     if name := _model_name(model, schema.models):

@@ -54,7 +54,9 @@ def apply_text(text: Text | Raw, settings: Settings, call: BackendCall) -> tuple
     for name in (*_TAKEN, *(() if is_raw else (*_TOKENIZER, "vocab_size"))):
         if name in settings and not (name in same and settings[name] == same[name]):
             what = f"'{name}' and '{'data.input' if is_raw else 'data.text'}' both set the training data"
-            raise settings.error(name, what, fix="keep one of them")
+            unset = " ".join(f"data.{one}=null" for one in call.document.section(("data",)).data)
+            fix = f"keep one of them; to train on {name}: {unset}" if name in _TAKEN else "keep one of them"
+            raise settings.error(name, what, fix=fix)
     if isinstance(text, Raw):
         _read_raw(text, settings, call)
     else:

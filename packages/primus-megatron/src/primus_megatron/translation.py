@@ -52,7 +52,7 @@ def translate(model: Model, version: str, known: Container[str]) -> dict[str, An
         raise RequestError(
             f"Megatron cannot build {model.name}",
             why=f"the model has {'; '.join(missing)}",
-            fix="train it with another backend, or write its settings out with a layer specification (`spec`) of yours",
+            fix="another backend may have them, or write its settings out with a layer specification (`spec`) of yours",
         )
     settings = dict(_settings(facts))
     if facts.hf:

@@ -82,7 +82,7 @@ def translate(model: Model, families: Mapping[str, Mapping[str, Mapping[str, Any
         raise RequestError(
             f"TorchTitan cannot build {model.name}",
             why=f"the model has {'; '.join(missing)}",
-            fix="train it with another backend, or name a module of yours as `model.family`",
+            fix="another backend may have them, or name a module of yours as `model.family`",
         )
     facts = model.facts
     assets = {"hf_assets_path": posixpath.join(_ASSETS, posixpath.basename(facts.hf))} if facts.hf else {}

@@ -12,8 +12,8 @@ __all__ = ["parser", "run"]
 
 _EPILOG = """examples:
   source <(primus completion bash)
-  primus completion zsh > ~/.zfunc/_primus
-  primus completion fish > ~/.config/fish/completions/primus.fish"""
+  primus completion zsh > _primus         # in a folder of $fpath
+  primus completion fish > primus.fish    # in ~/.config/fish/completions/"""
 
 
 def parser() -> Parser:

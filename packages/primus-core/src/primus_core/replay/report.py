@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from primus_core.installed.homes import home_of, how_to_install
 from primus_core.journal.record import RunRecord
 from primus_core.plan.plan import Plan, Requirement
 from primus_core.plan.secret_values import values_in
@@ -128,7 +129,7 @@ def _missing(plan: Plan, replay: Replay, environ: Mapping[str, str]) -> Iterator
             yield Row("blocking", "secret", name, SECRET, "not saved: start a new run with its command line")
     for needed in plan.requires:
         if not is_here(needed, environ):
-            fix = "put it back" if needed.kind == "file" else needed.fix
+            fix = {"file": "put it back", "module": "install it"}.get(needed.kind, needed.fix)
             yield Row("blocking", needed.kind, needed.name, "there", f"missing: {fix}")
     for plugin in plan.hook_plugins:
         if not plugin.is_file and not is_here(Requirement("module", plugin.target.partition(":")[0], ""), environ):
@@ -188,7 +189,9 @@ def check(found: Report, replay: Replay, switches: argparse.Namespace) -> int | 
     if found.blocking and not switches.force:
         why = "\n".join(f"{row.name}: {row.before} then, here {row.after}" for row in found.blocking)
         may_start = all(row.category == "hardware" for row in found.blocking)
+        homes = (home_of("backends", row.name) for row in found.blocking if row.category == "backend")
         fix = "go where it can" + ", or start it all the same with --force" * may_start
+        fix += "".join(f"\nor install it here: {how_to_install(home)}" for home in homes if home)
         raise MachineError("this cannot be the same run", why=why, fix=fix)
     return None
 

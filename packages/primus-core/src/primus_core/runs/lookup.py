@@ -47,12 +47,10 @@ def _candidates(asked: str, base: str, host: HostRoot) -> Iterator[str]:
     if "/" in asked:
         yield os.path.join(host.cwd(), os.path.expanduser(asked))
     elif asked:
-        if asked != LATEST:
-            yield os.path.join(base, asked)
+        yield from [os.path.join(base, asked)] * (asked != LATEST)
         runs = {name: os.path.join(base, name) for name, _ in newest_first(base)}
         yield from [path for name, path in runs.items() if asked in (LATEST, _experiment(name))][:1]
-        if asked != LATEST:
-            yield os.path.join(host.cwd(), asked)
+        yield from [os.path.join(host.cwd(), asked)] * (asked != LATEST)
         yield from (path for path in runs.values() if asked[0].isdigit() and record.read(path).job_id == asked)
 
 

@@ -30,6 +30,7 @@ OTHER_NAMES = os.path.join(os.path.dirname(__file__), "other_names.toml")
 _OF_TEXT = ("text", "document_chars")
 _OF_RAW = ("input", "tokenizer_type", "tokenizer_model", "json_key", "append_eod")
 _OF_PREFIXES = ("train_data_path", "valid_data_path")
+_OF_SOURCES = (*_OF_RAW, *_OF_PREFIXES, "split", "eod_id")
 
 
 def rows(becomes: str, vocab_size: str) -> tuple[PrimusSetting, ...]:
@@ -109,12 +110,15 @@ def _refuse_mixtures(document: Document, given: dict[str, Any]) -> None:
             fix += "\nthe model then has a vocabulary of its own: that of a named model, or model.vocab_size=N"
             fix += " (vocab_size=N under Megatron and MaxText)"
         raise ConfigError(what, where=document.where((sources[0],)), fix=fix)
-    for name in others[sources[0]] if sources else (*_OF_RAW, *_OF_PREFIXES, "split", "eod_id"):
-        if name in given:
-            what = f"'data.{name}' is set, and there is no 'data.{_source_of(name)}'"
-            what = f"'data.{name}' does not go with 'data.{sources[0]}'" if sources else what
-            fix = f"remove one of them (data.{name}=null)" if sources else f"set that, or remove 'data.{name}'"
-            raise ConfigError(what, where=document.where((name,)), fix=fix)
+    wrong = [name for name in (others[sources[0]] if sources else _OF_SOURCES) if name in given]
+    if sources and wrong:
+        names, do = " and ".join(f"'data.{name}'" for name in wrong), "do" if len(wrong) > 1 else "does"
+        what = f"{names} {do} not go with 'data.{sources[0]}'"
+        fix = f"remove what is not meant: {' '.join(f'data.{name}=null' for name in wrong)}, or data.{sources[0]}=null"
+        raise ConfigError(what, where=document.where((wrong[0],)), fix=fix)
+    for name in wrong:
+        what = f"'data.{name}' is set, and there is no 'data.{_source_of(name)}'"
+        raise ConfigError(what, where=document.where((name,)), fix=f"set that, or remove 'data.{name}'")
 
 
 def _source_of(name: str) -> str:

@@ -104,7 +104,8 @@ def module(cause: Finding, figures: Figures, host: HostRoot) -> Iterator[Advice]
     python = figures.known("python") or "python"
     package = _PACKAGES.get(name)
     what = "install it" if package else f"if it is no module of your own: find which package has {name}, and install it"
-    yield Advice(f"{what} for the Python that ran: {shlex.quote(str(python))} -m pip install {package or '<package>'}")
+    command = f"{shlex.quote(str(python))} -m pip install {package or '<package>'}"
+    yield Advice(f"{what} for the Python that ran: `{command}`")
 
 
 def vocabulary(cause: Finding, figures: Figures, host: HostRoot) -> Iterator[Advice]:

@@ -31,8 +31,8 @@ def _to_collect(absent: list[int], names: set[str]) -> Iterator[str]:
         yield "the log of NCCL or RCCL: run again with NCCL_DEBUG=INFO"
     yield "the kernel's log of each node: `dmesg --time-format iso > dmesg_<node>.log`, as root"
     yield (
-        "if a scheduler started it, the job's states: on Slurm `sacct -j <job> -o JobID,State,ExitCode,NodeList,MaxRSS`"
-        ", on Kubernetes `kubectl describe pod`"
+        "if a scheduler started it, the job's states: on Slurm `scontrol show job <job>`, or `sacct -j <job> "
+        "-o JobID,State,ExitCode,NodeList,MaxRSS` where it keeps accounts, on Kubernetes `kubectl describe pod`"
     )
 
 

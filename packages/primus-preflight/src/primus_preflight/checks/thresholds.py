@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["fix_of", "packaged", "with_site"]
 
-_FIX = "check it again: primus direct -- preflight --only {}; if it still fails: srun --exclude=NODE"
+_FIX = "check it again: `primus direct -- preflight --only {}`; if it still fails: `srun --exclude=NODE`"
 _LIST = "`primus direct -- preflight list`"
 _VALUES: Mapping[str, str] = {
     "floor": "a number", "limit": "a number", "allowed": "a list of texts", "severity": '"fail" or "warn"',

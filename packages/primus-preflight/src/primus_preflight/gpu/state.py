@@ -115,7 +115,8 @@ def _no_gpu(node: Node, rule: Rule) -> Finding:
     found = rule.none(node.why_cpu or "no GPU here")
     if node.why_cpu or found.status != "skip" or _on_bus(node):
         return found
-    fix = "find them: lspci -d 1002: (NVIDIA: 10de:); to train on the CPUs: PRIMUS_GPU_MODEL=none before the command"
+    find = "find them: `lspci -d 1002:` (NVIDIA: `lspci -d 10de:`), of the package pciutils"
+    fix = f"{find}; to train on the CPUs: PRIMUS_GPU_MODEL=none before the command"
     return replace(found, status="unknown", expected="GPUs, or PRIMUS_GPU_MODEL=none", fix=fix)
 
 

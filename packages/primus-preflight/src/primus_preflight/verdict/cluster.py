@@ -137,7 +137,7 @@ def _nothing_measured(found: Sequence[Finding]) -> Iterable[Finding]:
 
 
 def _no_report(host: str, why: str) -> Finding:
-    fix = f"log in and run `primus direct -- preflight`; exclude it from the next job: srun --exclude={host}"
+    fix = f"log in and run `primus direct -- preflight`; exclude it from the next job: `srun --exclude={host}`"
     return Finding("cluster.report", "", "unknown", expected="a report", why=why, fix=fix)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
 from collections import Counter
 from collections.abc import Mapping
@@ -109,7 +110,10 @@ def as_text(cluster: Cluster, width: int = 120, *, brief: bool = False) -> str:
         text = (
             f"UNKNOWN {LACKING}: {', '.join(lacking)}; capture the machine again, as root: primus env capture -o FILE"
         )
-        lines += [textwrap.fill(text, width, subsequent_indent=" " * 8, break_on_hyphens=False), ""]
+        lines += [
+            textwrap.fill(text, width, subsequent_indent=" " * 8, break_on_hyphens=False, break_long_words=False),
+            "",
+        ]
     skips = [f"skipped, {why}: {', '.join(checks)}" for why, checks in skipped(cluster).items() if not brief]
     wrapped = [textwrap.fill(line, width, subsequent_indent="  ") for line in skips]
     lists = [
@@ -123,8 +127,11 @@ def as_text(cluster: Cluster, width: int = 120, *, brief: bool = False) -> str:
 
 
 def _wrapped(text: str, width: int) -> str:
-    """Names, which may have hyphens, stay whole: the commands in a fix are pasted."""
-    return textwrap.fill(text, width, initial_indent=" " * 8, subsequent_indent=" " * 13, break_on_hyphens=False)
+    """Names, which may have hyphens, stay whole, and so do commands in backticks: they are pasted."""
+    whole = re.sub("`[^`]*`", lambda found: found[0].replace(" ", "\0"), text)
+    filled = textwrap.fill(whole, width, initial_indent=" " * 8, subsequent_indent=" " * 13, break_on_hyphens=False,
+                           break_long_words=False)  # fmt: skip
+    return filled.replace("\0", " ")
 
 
 def _row_lines(row: Row, width: int, *, several: bool) -> list[str]:

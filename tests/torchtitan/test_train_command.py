@@ -133,8 +133,9 @@ def test_an_old_toml_file_of_torchtitan_is_understood(primus: Run, tmp_path: Pat
     tokenizer.touch()
     for path in (ROOT / "examples/torchtitan").rglob("*.toml"):
         result = primus("direct", "--dry-run", "--", "train", "pretrain", "--config", str(path),
-                        env={"GPUS_PER_NODE": "8"})  # fmt: skip
+                        "exp_name=mine", env={"GPUS_PER_NODE": "8"})  # fmt: skip
         assert result.returncode == 0, result.stderr
+        assert "mine_20" in result.stdout, "as the last lines of such a run propose it"
 
 
 @pytest.mark.full

@@ -60,9 +60,9 @@ class Planning:
         self.environ = ReadVariables(environ)
         self.command_line = overrides.parse(self.args.overrides, self.environ, mistakes)
         self.document = experiments.read(config, self.environ, mistakes=mistakes)
-        self._shorten_command_line()
         self.catalogue = call.catalogue
         self._adopt()
+        self._shorten_command_line()
         self.experiment = self._parsed()
         self.document = experiments.as_meant(self.document) if mistakes.found else self.document
         self.module = experiments.select(self.experiment, self.args.stage, self.document)

@@ -287,6 +287,8 @@ def test_a_check_says_what_equals_and_what_differs(primus: Run, first: Path, wor
     assert "  note      environment: NEW: not set → 1" in lines
     assert not [line for line in lines if line.startswith("  warning")], lines
     assert result.stderr == ""
+    behind = primus("replay", str(first), "direct", "--check", cwd=workplace, env=env)
+    assert behind.stdout == result.stdout, "the switch is understood behind the runtime, too"
     assert everything(workplace) == before
 
 

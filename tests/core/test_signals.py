@@ -20,6 +20,8 @@ import pytest
 from tests.conftest import all_gone, wait_until
 from tests.core.test_direct import metadata, run_of
 
+from primus_machine.processes import descendants
+
 LISTENS = """
 import subprocess
 from primus_core import hookimpl
@@ -223,6 +225,21 @@ def test_a_worker_that_exits_with_0_after_a_signal_was_interrupted(
     assert metadata(project / "output" / "save")["status"] == "interrupted"
 
 
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGUSR1, 138), (signal.SIGUSR2, 140)])
+def test_a_warning_that_srun_sends_to_every_process_of_a_step_leaves_the_worker_time_to_save(
+    start: Start, project: Path, number: int, code: int
+) -> None:
+    (project / "primus.yaml").write_text("plugins: [./my_tasks.py, ./listens.py]\n")
+    (project / "my_tasks.py").write_text(SAVES)
+    (project / "listens.py").write_text(LISTENS)
+    process = start("--", "save")
+    for pid in (*descendants(process.pid), process.pid):
+        os.kill(pid, number)
+    assert ended(process)[0] == code
+    assert (project / "saved").exists()
+    assert (project / "heard").read_text().splitlines()[-1] == f"after_run interrupted {code}"
+
+
 def test_what_was_ignored_at_the_start_stays_ignored_in_the_worker(
     clean_environ: dict[str, str], project: Path
 ) -> None:
@@ -233,8 +250,8 @@ def test_what_was_ignored_at_the_start_stays_ignored_in_the_worker(
         done = subprocess.run(
             ["bash", "-c", command], env=clean_environ, cwd=project, text=True, capture_output=True, check=True
         )
-        assert ast.literal_eval(done.stdout) == sorted([*more, "SIGPIPE", "SIGXFSZ"]), (
-            "those that every Python ignores, too"
+        assert ast.literal_eval(done.stdout) == sorted([*more, "SIGPIPE", "SIGUSR1", "SIGUSR2", "SIGXFSZ"]), (
+            "those that every Python ignores, and warnings of a scheduler, too"
         )
 
 

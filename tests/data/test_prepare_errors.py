@@ -304,14 +304,14 @@ def test_the_command_names_an_error_without_a_traceback(
 
 
 def test_a_missing_key_is_answered_with_the_option_that_names_it() -> None:
-    one = documents.refused("a.jsonl:1", documents.Fault("a.jsonl", 1, "no text", ["body"]), is_the_only=True)
+    one = documents.refused("a.jsonl:1", documents.Fault("a.jsonl", 1, "no text", ["body"]), is_key_unseen=True)
     assert (one.kind, one.fix.splitlines()[0]) == ("key", "name the key of the text: --json-keys body")
     ids = documents.Fault("a.jsonl", 1, "no text", ["body", "id"])
-    several = documents.refused("a.jsonl:1", ids, is_the_only=True)
+    several = documents.refused("a.jsonl:1", ids, is_key_unseen=True)
     assert several.fix.startswith("name the key of the text: --json-keys KEY\n")
     malformed = documents.refused("a.jsonl.gz:1", documents.Fault("a.jsonl.gz", 1, "malformed JSON"))
     assert malformed.fix.startswith("correct it, or skip")
-    other = documents.refused("a.ndjson:1", documents.Fault("a.ndjson", 1, "no text", ["body"]), is_the_only=True)
+    other = documents.refused("a.ndjson:1", documents.Fault("a.ndjson", 1, "no text", ["body"]), is_key_unseen=True)
     assert other.fix.startswith("name the key of the text: --json-keys body")
     odd_one = documents.refused("a.ndjson:9", documents.Fault("a.ndjson", 9, "no text", ["body"]))
     assert (odd_one.kind, odd_one.fix[:15]) == ("document", "correct it, or ")

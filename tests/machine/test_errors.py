@@ -36,3 +36,4 @@ def test_words_are_not_alike_by_the_end_that_all_of_them_have() -> None:
     assert nearest("ByteLevelTokenizer", kinds) == ""
     assert nearest("HuggingFacTokenizer", kinds) == "HuggingFaceTokenizer"
     assert nearest("stpes", ("steps", "training.steps")) == "steps"
+    assert nearest("form", ("from", "force"), 0.9) == "from", "letters that are swapped"

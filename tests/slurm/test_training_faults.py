@@ -70,7 +70,7 @@ def test_a_full_disk_at_a_checkpoint_is_the_reason_and_a_vain_restart_is_the_las
     wait_until(lambda: not lab.cluster.jobs())
 
 
-@pytest.mark.parametrize("way", ["scancel", "stop", "time limit"])
+@pytest.mark.parametrize("way", ["scancel", "stop", "time limit", "warning"])
 def test_a_training_on_two_nodes_that_is_told_to_end_saves_the_step_in_hand(lab: Lab, way: str) -> None:
     project, cluster = Project(lab.folder, lab.environ, EXPERIMENT), lab.cluster
     task = (*TASK, "training.steps=100000", "checkpoint.interval=50000")
@@ -80,6 +80,8 @@ def test_a_training_on_two_nodes_that_is_told_to_end_saves_the_step_in_hand(lab:
         project.run("stop", str(project.newest))
     elif way == "scancel":
         cluster.run("scancel", job)
+    elif way == "warning":  # to every process of the step, as by `srun --signal=USR1@300`
+        cluster.run("scancel", "--signal=USR1", job)
     else:
         cluster.run("scontrol", "update", f"JobId={job}", "EndTime=now+1")
     wait_until(lambda: not cluster.jobs())

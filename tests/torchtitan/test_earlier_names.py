@@ -1,4 +1,4 @@
-"""TOML files of TorchTitan 0.2 train on: each setting has a new name, has no effect and says so, or is refused."""
+"""TOML files of TorchTitan 0.1 and 0.2 train on: each setting has a new name, has no effect and says so, or is refused."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ import pytest
 
 from primus_core.config.document import Document
 from primus_core.errors import ConfigError
+from primus_torchtitan import own_settings
 from primus_torchtitan.backend import TORCHTITAN
 from primus_torchtitan.earlier_names import moved, translate
-from primus_torchtitan.own_settings import MODEL, SETTINGS
 from primus_torchtitan.schema import load, shipped
 from primus_train.backend import BackendPlan
 
@@ -22,8 +22,12 @@ Resolve = Callable[..., BackendPlan]
 
 HERE = Path(__file__).parent
 EXAMPLES = HERE.parent.parent / "examples" / "torchtitan" / "configs"
-SETTINGS_0_2_2: dict[str, Any] = json.loads((HERE / "data" / "settings_0_2_2.json").read_text())
-"""Every setting of TorchTitan 0.2.2 with its default, read from its `config/job_config.py`."""
+SETTINGS: dict[str, Any] = {
+    version: json.loads((HERE / "data" / f"settings_{version}.json").read_text()) for version in ("0_2_2", "2025_02")
+}
+"""Every setting of TorchTitan with its default, read from `config/job_config.py` of 0.2.2, and from `config_manager.py`
+of 2025-02-18 (473674acf), when degrees of parallelism stood in `training` and `experimental`.
+"""
 
 
 def nested(name: str, value: Any) -> dict[str, Any]:
@@ -41,16 +45,21 @@ def leaves(data: dict[str, Any], prefix: str = "") -> dict[str, Any]:
 
 def known_today() -> set[str]:
     schema = load(list(shipped().values())[-1])
-    return {*schema.options, *(own.name for own in SETTINGS), *(f"model.{own.name}" for own in MODEL)}
+    return {
+        *schema.options,
+        *(own.name for own in own_settings.SETTINGS),
+        *(f"model.{own.name}" for own in own_settings.MODEL),
+    }
 
 
-@pytest.mark.parametrize("name", sorted(SETTINGS_0_2_2))
-def test_every_setting_of_0_2_has_a_fate(name: str) -> None:
-    if "gone" in moved().get(name, {}) and SETTINGS_0_2_2[name] not in moved()[name].get("unless", ()):
+@pytest.mark.parametrize(("version", "name"), [(version, name) for version in SETTINGS for name in SETTINGS[version]])
+def test_every_earlier_setting_has_a_fate(version: str, name: str) -> None:
+    default = SETTINGS[version][name]
+    if "gone" in moved().get(name, {}) and default not in moved()[name].get("unless", ()):
         with pytest.raises(ConfigError, match=f"'{name}' was removed from TorchTitan"):
-            translate(Document(nested(name, SETTINGS_0_2_2[name])))
+            translate(Document(nested(name, default)))
         return
-    document, notes = translate(Document(nested(name, SETTINGS_0_2_2[name])))
+    document, notes = translate(Document(nested(name, default)))
     names = set(leaves(document.data))
     assert names <= known_today(), f"{name} became {names}, which is not a setting of today"
     assert names or any(name in note for note in notes), f"{name} disappeared without a word"
@@ -76,6 +85,26 @@ def test_a_setting_that_is_gone_is_refused_by_name(resolve: Resolve, text: str, 
         resolve(text, suffix=".toml")
     [place] = [getattr(one, "where", "") for one in caught.value.each() if expected in str(one)]
     assert place.endswith("settings.toml:2")
+
+
+def test_degrees_of_parallelism_and_the_warm_up_keep_their_values_from_where_they_stood_in_2025(
+    resolve: Resolve,
+) -> None:
+    text = """
+[model]
+name = "llama3"
+flavor = "8B"
+norm_type = "rmsnorm"
+[training]
+warmup_steps = 20
+tensor_parallel_degree = 4
+[experimental]
+context_parallel_degree = 2
+"""
+    settings = resolve(text, suffix=".toml", ranks=8, gpus=8).config["settings"]
+    assert settings["lr_scheduler.warmup_steps"] == 20
+    assert settings["parallelism.tensor_parallel_degree"] == 4
+    assert settings["parallelism.context_parallel_degree"] == 2
 
 
 def test_one_setting_under_two_names_must_agree(resolve: Resolve) -> None:

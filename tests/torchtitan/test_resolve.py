@@ -350,6 +350,12 @@ def test_a_dataset_of_torchtitan_and_data_are_refused(resolve: Resolve) -> None:
     with pytest.raises(ConfigError, match=r"'dataloader.dataset' and the section `data` both set the training data"):
         resolve(RAW + "dataloader: {dataset: c4}\n")
     assert resolve(RAW + "dataloader: {dataset: null}\n").prepare, "as the fix says, for that of a template"
+    text = RAW.partition("data:")[0] + "data: {text: python-stdlib}\n"
+    with pytest.raises(ConfigError) as caught:
+        resolve(text + "dataloader: {dataset: c4}\nhf_assets_path: assets\n")
+    both = [one for one in caught.value.each() if "both set the training data" in str(one)]
+    assert len(both) == 2, "the tokenizer is that of the text, too"
+    assert resolve(text + "dataloader: {dataset: null}\nhf_assets_path: null\n").prepare
 
 
 def test_workers_that_torchtitans_own_loader_would_start_are_noted(resolve: Resolve) -> None:

@@ -248,7 +248,8 @@ def nearest(word: str, known: Iterable[str], alike: float = 0.6) -> str:
     word = word.removesuffix(end)
     folded = {_folded(name.removesuffix(end)): name for name in known}
     alike = max(alike, _ALIKE) if word.startswith("--") else alike  # another option does another thing
-    near = difflib.get_close_matches(_folded(word), list(folded), n=1, cutoff=alike)
+    near = [one for one in folded if sorted(one) == sorted(_folded(word))]  # `form` is `from`: a slip of two fingers
+    near = near or difflib.get_close_matches(_folded(word), list(folded), n=1, cutoff=alike)
     return folded[near[0]] if near else ""
 
 

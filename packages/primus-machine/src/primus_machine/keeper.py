@@ -13,7 +13,7 @@ import select
 import shutil
 import signal
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from primus_machine.processes import (
     become_subreaper,
@@ -29,7 +29,10 @@ from primus_machine.processes import (
     signals_to_reset,
 )
 
-__all__ = ["COMMANDS", "clean_up", "keep"]
+__all__ = ["COMMANDS", "WARNINGS", "clean_up", "keep"]
+
+WARNINGS = (signal.SIGUSR1, signal.SIGUSR2)
+"""With these a scheduler says that the job's time ends soon."""
 
 COMMANDS = {
     signal.SIGINT: b"I",
@@ -37,8 +40,7 @@ COMMANDS = {
     signal.SIGHUP: b"T",
     signal.SIGQUIT: b"T",
     signal.SIGKILL: b"K",
-    signal.SIGUSR1: b"T",
-    signal.SIGUSR2: b"T",  # a scheduler's warning that the end is near
+    **dict.fromkeys(WARNINGS, b"T"),
 }
 """What the supervisor writes to the keeper for a signal."""
 _SIGNALS = {ord("I"): signal.SIGINT, ord("T"): signal.SIGTERM}
@@ -62,6 +64,7 @@ def keep(
     cleanup: Sequence[str] = (),
     stop: Sequence[str] = (),
     names_left: bool = False,
+    ignored: Collection[int] = (),
 ) -> None:
     """The keeper's life, in the forked process. Never returns.
 
@@ -70,13 +73,16 @@ def keep(
     also a line for each process that was left running. Once the supervisor is dead, `argv` gets SIGTERM, `grace_s`
     seconds, and SIGKILL; and `folder`, the ranks' pipes, is removed. Signals go to `argv`'s process, or to its
     `whole_group`: a bash that waits for a program takes no SIGINT that the program did not get, too. Where there is
-    `stop`, that runs in the place of the first signal. `cleanup` runs at the end, unless all went well.
+    `stop`, that runs in the place of the first signal. `cleanup` runs at the end, unless all went well. Whatever is
+    started ignores the signals `ignored`, unless it handles them itself.
     """
     os.setsid()
     become_subreaper()
     wakeup, woken = os.pipe()
     os.set_blocking(woken, False)
     signal.set_wakeup_fd(woken)
+    for number in ignored:
+        signal.signal(number, signal.SIG_IGN)
     for number in (signal.SIGCHLD, *COMMANDS.keys() - {signal.SIGKILL} - ignored_signals()):
         signal.signal(number, lambda *_: None)
     try:

@@ -419,13 +419,16 @@ def _folders(call: OuterCall, asked: _Asked) -> tuple[Step, ...]:
     """
     job, folders = asked.values.get("job-name") or _job_name(call.place), list[str]()
     for name in ("output", "error"):
-        folder = re.sub("(?<!%)%x", lambda _: job, os.path.dirname(asked.values.get(name, "")))
-        if number := re.search(r"(?<!%)%\d*[AJj]", folder):
-            raise RequestError(
-                f"Slurm cannot write a log below '{folder}'",
-                why=f"it makes no folders, and {number[0]} is not known before the job is submitted",
-                fix=f"have it in the file's name alone: --{name}={os.path.join(folder[: number.start()], '%j.log')}",
-            )
+        folder = os.path.dirname(asked.values.get(name, ""))
+        if not asked.in_job:  # which has its number and name already, and maybe a folder called so
+            folder = re.sub("(?<!%)%x", lambda _: job, folder)
+            if number := re.search(r"(?<!%)%\d*[AJj]", folder):
+                path = os.path.join(folder[: number.start()], "%j.log")
+                raise RequestError(
+                    f"Slurm cannot write a log below '{folder}'",
+                    why=f"it makes no folders, and {number[0]} is not known before the job is submitted",
+                    fix=f"have it in the file's name alone: --{name}={path}",
+                )
         folders.append(os.path.dirname(f"{folder}/".partition("%")[0]))
     wanted = tuple(dict.fromkeys(folder for folder in folders if folder.strip("/")))
     start = os.path.normpath(os.path.join(call.facts.cwd, asked.values.get("chdir", "")))

@@ -356,11 +356,13 @@ class _Resolution:
         is_empty = os.path.isdir(assets) and not any(os.path.exists(os.path.join(assets, name)) for name in _TOKENIZERS)
         needed = os.path.join(assets, _TOKENIZERS[0]) if is_empty else assets
         found = [Requirement("file", needed, _download(needed, self.settings["hf_assets_path"], self.model.name))]
+        found = found if self.model.family else []  # nobody knows the tokenizer of a model that was refused
         dataset, path = self.settings["dataloader.dataset"], self.settings["dataloader.dataset_path"]
         if dataset == "c4_test" and not path:
             path = "tests/assets/c4_test"  # TorchTitan's default, which only its source tree has
-        instead = " dataloader.dataset=null" if "dataloader.dataset" in self.settings else ""
-        fix = f"set dataloader.dataset_path, or train on local text: data.text=python-stdlib{instead}"
+        given = [f"{name}=null" for name in ("dataloader.dataset", "hf_assets_path") if name in self.settings]
+        text = " ".join(["data.text=python-stdlib", *given])
+        fix = f"set dataloader.dataset_path, or train on local text, which has a tokenizer: {text}"
         return [*found, Requirement("file", os.path.join(cwd, path), fix)] if path else found
 
 

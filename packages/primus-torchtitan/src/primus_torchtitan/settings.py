@@ -48,6 +48,9 @@ class Settings(settings.Settings):
         if isinstance(loader, Mapping):  # `dataloader.dataset=null`: not the one of a template, but that of `data`
             kept = {name: value for name, value in loader.items() if value is not None or name not in _DATASET}
             document = Document({**document.data, "dataloader": kept}, document.marks, document.files)
+        if document.data.get("hf_assets_path", "") is None:  # and its tokenizer
+            kept = {name: value for name, value in document.data.items() if name != "hf_assets_path"}
+            document = Document(kept, document.marks, document.files)
         super().__init__(document, schema.options, SETTINGS, LEAST, "TorchTitan", refused, _OTHERS)
 
     def framework(self) -> dict[str, Any]:

@@ -69,11 +69,13 @@ class Data:
         if settings["training.mock_data"]:
             what = "'training.mock_data' and the section `data` both set the training data"
             raise settings.error("training.mock_data", what, fix="keep one of them")
-        for name in (*TAKEN, *(("hf_assets_path",) if is_text else ())):
-            if name in settings:
-                what = f"'{name}' and the section `data` both set the training data"
-                unset = f"; to train on `data`: {name}=null" if name in TAKEN else ""
-                raise settings.error(name, what, fix=f"keep one of them{unset}")
+        twice = [name for name in (*TAKEN, *(("hf_assets_path",) if is_text else ())) if name in settings]
+        for name in twice:
+            what = f"'{name}' and the section `data` both set the training data"
+            error = settings.error(name, what, fix=f"keep one of them; to train on `data`: {name}=null")
+            settings.mistakes.add(error)
+        if twice:
+            return ()
         known: int = model.facts.get("vocab_size") or 0
         if isinstance(self.corpus, Text):
             self.corpus = dataclasses.replace(self.corpus, vocab_size=self._vocabulary(known))

@@ -32,8 +32,7 @@ def parser() -> Parser:
         epilog=_EPILOG,
         description="Start a saved run again, with the same settings, environment and scripts.",
     )
-    switches = "[--check] [--force] [--trust] [--dry-run] [--json]"
-    parser.usage = f"primus replay RUN {switches} [runtime [options] [-- runtime [options]]]"
+    parser.usage = "primus replay RUN [options] [runtime [options] [-- runtime [options]]]"
     parser.add_argument("run", metavar="RUN", help="a run directory, or the name of a run or experiment")
     parser.add_argument("--check", action="store_true", help="only show what differs; start nothing")
     parser.add_argument("--force", action="store_true", help="start despite blocking differences")
@@ -66,10 +65,12 @@ def run(words: Sequence[str], layer: str) -> int:
 
 
 def _split(words: Sequence[str], catalogue: Catalogue) -> tuple[Sequence[str], list[Layer]]:
-    """The words of this command, and the runtimes behind them (`direct` where there is none)."""
+    """The words of this command, its switches behind a runtime, too; and the runtimes (`direct` if there is none)."""
     runtimes = catalogue.first_words("runtimes")
     first = next((index for index, word in enumerate(words) if index and word in runtimes), len(words))
-    return words[:first], list(_layers(words[first:] or ["direct"], runtimes))
+    switches = [word for word in words[first:] if word in ("--check", "--force", "--trust")]
+    behind = [word for word in words[first:] if word not in switches] or ["direct"]
+    return [*words[:first], *switches], list(_layers(behind[: -1 if behind[-1] == "--" else None], runtimes))
 
 
 def _refuse_dashes(own: Sequence[str], words: Sequence[str]) -> None:

@@ -97,6 +97,7 @@ def _end_with(supervisor: int) -> None:
     if os.getppid() != supervisor:  # it died before the line above
         os._exit(0)
     faulthandler.enable()
+    signal.signal(signal.SIGUSR1, signal.SIG_IGN)  # srun's warning of a time limit: what the ranks do with it counts
     faulthandler.register(signal.SIGUSR2)  # before a hook is cut off: where it hangs
 
 

@@ -19,13 +19,11 @@ from primus_core.output.console import say
 from primus_core.plan.plan import AddedFlag, Plan, SchedulerStep, Step
 from primus_core.runs.record_writer import RecordWriter
 from primus_machine.files.capped_log import output_of
+from primus_machine.keeper import WARNINGS
 from primus_machine.supervision.program import Ended, Watch
 from primus_machine.supervision.supervise import supervise
 
 __all__ = ["JobStep"]
-
-_WARNINGS = (signal.SIGUSR1, signal.SIGUSR2)
-"""With these a scheduler says that the job's time ends soon."""
 
 
 class JobStep:
@@ -120,7 +118,7 @@ class JobStep:
         self.left_out += [name for name in found.lost if name not in self.left_out]
         code = found.exit_code or ended.exit_code
         what = found.what or (last_words(self.log) if code else "")
-        attempts.end(code, what, by_others=found.by_others and ended.signal not in _WARNINGS, lost_nodes=found.lost)
+        attempts.end(code, what, by_others=found.by_others and ended.signal not in WARNINGS, lost_nodes=found.lost)
         if found.what:
             which = f"attempt {len(attempts.made)} " if self.plan.max_restarts or len(attempts.made) > 1 else ""
             say(f"primus: {self.plan.runtime}: {which}ended: {_where(found)}{found.what}\n")
@@ -134,7 +132,7 @@ class JobStep:
 
     def _is_requeued(self, ended: Ended, nodes: Nodes, attempts: Attempts) -> bool:
         """Whether the whole job begins again: the scheduler says so, or its time ends and it shall."""
-        warned = bool(ended.signal in _WARNINGS and self.asked.requeue and not self.policy.find_obstacle(attempts.made))
+        warned = bool(ended.signal in WARNINGS and self.asked.requeue and not self.policy.find_obstacle(attempts.made))
         return bool(ended.exit_code) and (nodes.comes_again or warned)
 
     def _leave_to_queue(self, ended: Ended) -> None:
@@ -142,7 +140,7 @@ class JobStep:
         self.events.emit("requeued", level="warning", why=self.verdict.what)
         self.record.note("submitted", job_id=self.scheduler.numbers(self.environ).get("job_id", ""))
         say(f"primus: {self.plan.runtime}: the job waits in the queue again\n")
-        if ended.signal in _WARNINGS:
+        if ended.signal in WARNINGS:
             self.scheduler.requeue(self.asked.requeue, self.environ)  # which ends this process, too
 
     def _starts_again(self, ended: Ended, nodes: Nodes, attempts: Attempts) -> bool:
@@ -158,7 +156,7 @@ class JobStep:
 def _meaning_of(number: int) -> str:
     """What a signal to Primus means."""
     name = signal.Signals(number).name if number else ""
-    return f"received {name}: close to the job's time limit" if number in _WARNINGS else f"stopped by {name}"
+    return f"received {name}: close to the job's time limit" if number in WARNINGS else f"stopped by {name}"
 
 
 def _where(verdict: Verdict) -> str:

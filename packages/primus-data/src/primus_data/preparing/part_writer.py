@@ -73,7 +73,7 @@ class PartWriter:
             fault = found.faults[0]
             before = lines.count(self.files[part.first], part.start) if part.kind == "lines" else 0
             has_others = documents_before or found.texts[0] or self._begins_with_documents()
-            raise documents.refused(place(fault, before), fault, is_the_only=not has_others)
+            raise documents.refused(place(fault, before), fault, is_key_unseen=not has_others)
 
     def _begins_with_documents(self) -> bool:
         """Whether the keys are those of the input's first documents."""

@@ -171,12 +171,12 @@ def _of_line(line: bytes, keys: Sequence[str]) -> list[Text] | _NoKey | str | No
     return _of_object(found, keys)
 
 
-def refused(where: str, fault: Fault, *, is_the_only: bool = False) -> PrimusError:
+def refused(where: str, fault: Fault, *, is_key_unseen: bool = False) -> PrimusError:
     """Return the error for the first fault where none is skipped; its kind is `key` where the key may be a wrong one.
 
-    `is_the_only`: nothing is known of a document that has the key.
+    `is_key_unseen`: nothing is known of a document that has the key.
     """
-    has_no_key = fault.keys is not None and is_the_only
+    has_no_key = fault.keys is not None and is_key_unseen
     meant = fault.keys[0] if fault.keys and len(fault.keys) == 1 else "KEY"
     named = f"name the key of the text: --json-keys {meant}\nor " if has_no_key else ""
     if fault.keys is None and not KINDS.intersection(os.path.splitext(fault.path)):

@@ -112,7 +112,7 @@ def _token_scope(head: Layout, wanted: Wanted, checks: list[TokenCheck]) -> Iter
     floats = f"they are numbers of type {head.type[1:]}, no ids" if _is_float(head) else ""
     lacks = "" if wanted.vocab_size is not None else "add --vocab-size or --tokenizer-model"
     yield "tokens against a vocabulary", f"every token: from 0 to {(wanted.vocab_size or 0) - 1:,}", floats or lacks
-    lacks = "" if wanted.eod is not None else "add --eod or --tokenizer-model"
+    lacks = "" if wanted.eod is not None else "add --eod, or the --tokenizer-model of one that has it"
     yield "ends of documents", f"last token of each document that is not empty: {wanted.eod}", floats or lacks
     share = next((one.share for one in checks if isinstance(one, Duplicates)), 1)
     some = f"among one in {share:,} documents, by hash; the count is an estimate (more --memory: more documents)"

@@ -76,10 +76,8 @@ def path(cause: Finding, figures: Figures, host: HostRoot) -> Iterator[Advice]:
         return
     if os.path.exists(wanted):
         here, node = host.hostname(), cause.first.node
-        look = f"look whether it is on {node or 'the other nodes'}"
-        if figures.known("runtime") == "container" or node == here:
-            look = f"the run has not seen it; in a container: --mount {os.path.dirname(wanted)}"
-        yield Advice(f"{wanted} is here on {here}: {look}")
+        look = "the run has not seen it" if node == here else f"look whether it is on {node or 'the other nodes'}"
+        yield Advice(f"{wanted} is here on {here}: {look}; in a container: --mount {os.path.dirname(wanted)}")
         return
     there = _existing(wanted)
     missing = wanted[len(there) :].strip("/").partition("/")[0]

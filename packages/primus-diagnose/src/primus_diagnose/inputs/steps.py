@@ -24,7 +24,7 @@ _MOST = 1 << 22
 
 
 def failed(directory: str, host: str) -> Iterator[Source]:
-    """The last line that it printed, if it was the first; nothing: ranks started, or no step failed."""
+    """Its last line, if it was the first to print one, or its exit code; nothing: ranks started, or no step failed."""
     if glob.glob(f"{glob.escape(directory)}/logs/rank_*.log"):
         return
     steps = [row for row in _events(directory) if row.get("event") == "step_ended"]
@@ -40,6 +40,8 @@ def failed(directory: str, host: str) -> Iterator[Source]:
         words = seen
     elif words and len(steps) > 1:  # nobody knows which of them printed it
         words = f"{code}; the launch log ends with: {words}"
+    elif not words and first and seen == code:
+        words = code
     if words:
         text = f"primus: step '{name}' failed before any rank started: {words}"
         yield Source(_LOG, _LOG, None, host, text, moment(ended[-1].get("time")))

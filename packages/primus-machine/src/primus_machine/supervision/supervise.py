@@ -15,7 +15,7 @@ from dataclasses import replace
 
 from primus_machine.files.capped_log import CappedLog
 from primus_machine.files.writer import BackgroundWriter
-from primus_machine.keeper import COMMANDS, clean_up, keep
+from primus_machine.keeper import COMMANDS, WARNINGS, clean_up, keep
 from primus_machine.output.seen_lines import RankChannel, SeenLines
 from primus_machine.output.silence import Silence
 from primus_machine.output.streams import RankPipes, for_console
@@ -77,7 +77,7 @@ class _Supervisor:
     def __init__(self, step: Program, environ: Mapping[str, str], watch: Watch, pipes: RankPipes | None) -> None:
         self.step, self.environ, self.watch, self.pipes = step, environ, watch, pipes
         self.others = frozenset(descendants(os.getpid()))  # processes of Python hooks, which outlive the step
-        of_keeper = _fork_keeper(step, environ, pipes, watch.grace_s)
+        of_keeper = _fork_keeper(step, environ, pipes, watch)
         self.keeper, self.control, self.status, self.output, self.errors = of_keeper
         # Threads only from here on: forking a process that has some is not safe.
         self.files, self.console = BackgroundWriter(limit=_FILE_BUFFER), BackgroundWriter(limit=_CONSOLE_BUFFER)
@@ -272,7 +272,7 @@ def _written_over(lines: bytes) -> bytes:
 
 
 def _fork_keeper(
-    step: Program, environ: Mapping[str, str], pipes: RankPipes | None, grace_s: float
+    step: Program, environ: Mapping[str, str], pipes: RankPipes | None, watch: Watch
 ) -> tuple[int, int, int, int, int]:
     """Start the keeper: its pid, and the supervisor's ends of its control, status, stdout and stderr pipes."""
     control_read, control = os.pipe()
@@ -298,10 +298,12 @@ def _fork_keeper(
                 errors=errors_write,
                 folder=pipes.folder if pipes else "",
                 whole_group=not step.ranks,
-                grace_s=grace_s,
+                grace_s=watch.grace_s,
                 cleanup=step.cleanup,
                 stop=step.stop,
                 names_left=bool(step.script),
+                # srun sends them to every process of a step; a Primus inside passes them on as SIGTERM.
+                ignored=() if watch.pass_through else WARNINGS,
             )
         finally:
             os._exit(127)

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
-from tests.conftest import Run
+from tests.conftest import Run, free_port, wait_until
 from tests.core.test_direct import metadata, run_of
 from tests.core.test_signals import Start, ended, start
 
@@ -76,6 +76,11 @@ def behave(call):
     except ValueError:
         print("the slow way", flush=True)
         time.sleep(12)
+"""
+LATE = """
+import os, time
+while os.environ["RANK"] == "1" and not os.path.exists("told"):
+    time.sleep(0.1)
 """
 FAILS_TO_SAVE = """
 import signal, time
@@ -299,3 +304,23 @@ def test_the_rank_that_was_first_is_named_under_torchrun(
     assert result.returncode == (7 if "7" in words else 1)
     first = metadata(run_of(project))["first_failure"]
     assert (first["rank"], first["what"][: len(what)]) == (rank, what)
+
+
+@pytest.mark.torch
+@pytest.mark.full
+def test_a_node_whose_ranks_have_ended_says_what_the_launcher_waits_for(
+    clean_environ: dict[str, str], tmp_path: Path
+) -> None:
+    (tmp_path / "late.py").write_text(LATE)
+    command = [str(Path(sys.executable).with_name("primus")), "direct", "--", "run", "late.py"]
+    nodes = {"NNODES": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()), "GPUS_PER_NODE": "1"}
+    started = []
+    for rank in (0, 1):
+        environ = {**clean_environ, **nodes, "NODE_RANK": str(rank)}
+        with (tmp_path / f"console_{rank}").open("wb") as console:
+            started.append(subprocess.Popen(command, cwd=tmp_path, env=environ, stdout=console, stderr=console))
+    told = "primus: note: this node's ranks have ended; torchrun waits for those of the other nodes, up to 5 min"
+    wait_until(lambda: told in (tmp_path / "console_0").read_text(), 120)
+    (tmp_path / "told").touch()
+    assert [process.wait(120) for process in started] == [0, 0]
+    assert told not in (tmp_path / "console_1").read_text()

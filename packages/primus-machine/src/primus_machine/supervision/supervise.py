@@ -20,7 +20,7 @@ from primus_machine.output.seen_lines import RankChannel, SeenLines
 from primus_machine.output.silence import Silence
 from primus_machine.output.streams import RankPipes, for_console
 from primus_machine.pipes import Channel
-from primus_machine.processes import become_subreaper, descendants, end_all
+from primus_machine.processes import become_subreaper, descendants, end_all, parent_of
 from primus_machine.supervision.program import Ended, Program, Watch
 from primus_machine.variables import STREAMS
 
@@ -31,6 +31,9 @@ _CONSOLE_BUFFER = 16 << 20
 _IDLE_S = 0.1
 _LOOK_S = 0.02
 _QUICK_S, _QUICK, _PAUSE_S = 0.001, 32, 0.002
+_UNTOLD_S = 10.0
+_WAITS = b"primus: note: this node's ranks have ended; torchrun waits for those of the other nodes, up to 5 min\n"
+"""Its exit barrier: `exit_barrier_timeout` in torch/distributed/elastic/agent/server/api.py."""
 
 
 def supervise(step: Program, environ: Mapping[str, str], watch: Watch) -> Ended:
@@ -94,6 +97,8 @@ class _Supervisor:
         self.spared = False  # it hangs, and somebody looks at it before it is ended
         self.pace = _Pace()
         self.next_look = 0.0
+        self.gone = False  # the ranks, when somebody last looked
+        self.tells_at = 0.0 if pipes and environ.get("NNODES", "1") != "1" else float("inf")
 
     def run(self) -> Ended:
         self.files.start()
@@ -201,6 +206,8 @@ class _Supervisor:
             self.cut_short = True
             self._cut_off()
         self._look_for_silence()
+        if time.monotonic() > self.tells_at:
+            self._tell_of_waiting()
         if time.monotonic() > self.kill_at or self.watch.gives_up():
             self.killed = True
             self._signal(signal.SIGKILL)
@@ -213,6 +220,15 @@ class _Supervisor:
         if self.spared and self.watch.may_end_hung(self.silent_s):
             self.spared = False
             self._cut_off()
+
+    def _tell_of_waiting(self) -> None:
+        """Where all ranks of this node have been gone for a while, and what started them is not."""
+        pids = self.pipes.pids() if self.pipes else {}
+        are_gone = len(pids) == self.step.ranks and not any(map(parent_of, pids.values()))
+        if are_gone and self.gone:
+            self._show(2, _WAITS)
+        self.tells_at = float("inf") if are_gone and self.gone else time.monotonic() + _UNTOLD_S
+        self.gone = are_gone
 
     def _cut_off(self) -> None:
         self.cut_at = self.cut_at or time.time()

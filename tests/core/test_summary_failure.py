@@ -288,11 +288,16 @@ def test_the_command_that_continues_a_run_names_what_it_continues(
     assert continuing.continuing_line(typed, str(tmp_path), continues) == shown
 
 
-def test_after_a_loss_that_is_not_finite_the_learning_rate_that_was_typed_is_not_proposed_again(tmp_path: Path) -> None:
+def test_after_a_loss_that_is_not_finite_a_tenth_of_the_learning_rate_that_was_typed_is_proposed(
+    tmp_path: Path,
+) -> None:
     (tmp_path / "metrics.jsonl").write_text(json.dumps(row(1, None)) + "\n", encoding="utf-8")
     typed = ["primus", "direct", "--", "train", "x", "--optimizer.lr=1", "min_lr=0", "lr=2"]
-    shown = "primus direct -- train x min_lr=0 --new    # without --optimizer.lr=1 lr=2: the loss was not finite"
-    assert continuing.continuing_line(typed, str(tmp_path), "") == shown
+    shown = "primus direct -- train x --optimizer.lr=0.1 min_lr=0 lr=0.2 --new"
+    how = "    # with a tenth of the learning rate: the loss was not finite"
+    assert continuing.continuing_line(typed, str(tmp_path), "") == shown + how
+    shown = "primus direct -- train x --new    # with a lower learning rate: the loss was not finite"
+    assert continuing.continuing_line(typed[:5], str(tmp_path), "") == shown
 
 
 @pytest.mark.parametrize(

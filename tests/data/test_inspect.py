@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tests.data.conftest import Prepare, as_lines
 from tests.data.prepared import as_json, data, head_of, poke, tokenizer, write
 
 from primus_core.errors import MachineError, RequestError, SeveralErrors
@@ -192,6 +193,22 @@ def test_a_text_is_refused_with_the_command_that_prepares_it(tmp_path: Path) -> 
     with pytest.raises(RequestError) as refused:
         data("verify", str(tmp_path))
     assert refused.value.fix == f"name a prefix in it: {tmp_path}/x"
+
+
+def test_text_that_is_prepared_and_the_record_of_prepared_data_lead_to_the_data(
+    prepare: Prepare, texts: list[str], tmp_path: Path
+) -> None:
+    (tmp_path / "web.jsonl").write_bytes(as_lines(texts[:9]))
+    prepare("--input", "web.jsonl", "--output-prefix", "web")
+    for path, what in {
+        "web.jsonl": "'web.jsonl' is not prepared data",
+        "web_text_document.json": "'web_text_document.json' is the record of prepared data, not the data",
+    }.items():
+        with pytest.raises(RequestError) as refused:
+            data("inspect", path)
+        assert refused.value.what == what
+        assert refused.value.fix.splitlines()[1:] == ["primus data inspect web_text_document"]
+    assert data("inspect", "web_text_document") == 0
 
 
 def test_a_link_to_data_elsewhere_is_followed(tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ from tests.data import oracle
 from tests.data.conftest import Prepare, as_lines
 
 from primus_core.errors import MachineError, PrimusError, RequestError
+from primus_data import worker
 from primus_data.sources import documents, files
 from primus_data.sources.files import Kind
 from primus_data.sources.parts import divide
@@ -170,6 +171,43 @@ def test_an_input_without_documents_is_refused(prepare: Prepare, tmp_path: Path)
     assert not list(tmp_path.glob("out*"))
 
 
+@pytest.mark.parametrize(
+    ("name", "data", "fix"),
+    [
+        ("in.txt", b"caf\xe9", "correct it"),
+        ("in.json", b'[{"text": "a"}, {"text": "b"}]', "correct it"),
+        ("in.jsonl", b'{"body": "a"}\n' * 3, "name the key of the text: --json-keys body\nor correct it"),
+    ],
+)
+def test_where_no_document_would_be_left_skipping_is_not_proposed_and_nothing_stays(
+    prepare: Prepare, texts: list[str], tmp_path: Path, name: str, data: bytes, fix: str
+) -> None:
+    (tmp_path / name).write_bytes(data)
+    with pytest.raises(PrimusError) as found:
+        prepare("--input", name)
+    assert found.value.fix == fix
+    with pytest.raises(PrimusError, match="the input has no document"):
+        prepare("--input", name, "--on-error", "skip")
+    assert [path.name for path in tmp_path.iterdir()] == [name]
+    (tmp_path / "good.jsonl").write_bytes(as_lines(texts[:9]))
+    with pytest.raises(PrimusError) as found:
+        prepare("--input", name, "good.jsonl")
+    assert "--on-error skip" in found.value.fix
+    assert prepare("--input", name, "good.jsonl", "--on-error", "skip") == 0
+
+
+def test_what_nodes_leave_without_a_document_does_not_stop_another_preparation(
+    prepare: Prepare, texts: list[str], tokenizer_file: str, tmp_path: Path
+) -> None:
+    (tmp_path / "in.jsonl").write_bytes(b"wrong\n")
+    words = ("--output-prefix", "out", "--tokenizer-model", tokenizer_file, "--on-error", "skip")
+    with pytest.raises(PrimusError, match="the input has no document"):
+        worker.main(["--nodes", "2", "prepare", "--input", "in.jsonl", *words])
+    assert list(tmp_path.glob(".out.preparing/*/000000"))
+    (tmp_path / "in.jsonl").write_bytes(as_lines(texts[:9]))
+    assert prepare("--input", "in.jsonl") == 0
+
+
 @pytest.mark.parametrize("when", ["before", "meanwhile"])
 @pytest.mark.parametrize(
     ("change", "message"),
@@ -304,14 +342,14 @@ def test_the_command_names_an_error_without_a_traceback(
 
 
 def test_a_missing_key_is_answered_with_the_option_that_names_it() -> None:
-    one = documents.refused("a.jsonl:1", documents.Fault("a.jsonl", 1, "no text", ["body"]), is_key_unseen=True)
-    assert (one.kind, one.fix.splitlines()[0]) == ("key", "name the key of the text: --json-keys body")
+    one = documents.refused("a.jsonl:1", documents.Fault("a.jsonl", 1, "no text", ["body"]), has_others=False)
+    assert (one.kind, one.fix) == ("key", "name the key of the text: --json-keys body\nor correct it")
     ids = documents.Fault("a.jsonl", 1, "no text", ["body", "id"])
-    several = documents.refused("a.jsonl:1", ids, is_key_unseen=True)
+    several = documents.refused("a.jsonl:1", ids, has_others=False)
     assert several.fix.startswith("name the key of the text: --json-keys KEY\n")
     malformed = documents.refused("a.jsonl.gz:1", documents.Fault("a.jsonl.gz", 1, "malformed JSON"))
     assert malformed.fix.startswith("correct it, or skip")
-    other = documents.refused("a.ndjson:1", documents.Fault("a.ndjson", 1, "no text", ["body"]), is_key_unseen=True)
+    other = documents.refused("a.ndjson:1", documents.Fault("a.ndjson", 1, "no text", ["body"]), has_others=False)
     assert other.fix.startswith("name the key of the text: --json-keys body")
     odd_one = documents.refused("a.ndjson:9", documents.Fault("a.ndjson", 9, "no text", ["body"]))
     assert (odd_one.kind, odd_one.fix[:15]) == ("document", "correct it, or ")

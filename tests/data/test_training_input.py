@@ -12,7 +12,9 @@ import pytest
 from tests.core.test_trust import STRANGER, give, home, needs_root
 from tests.data.conftest import as_lines
 
+from primus_core.errors import PrimusError
 from primus_data.indexed.reader import Indexed
+from primus_data.preparing.failures import Failures
 from primus_data.training import prepare_input
 
 __all__ = ["home"]
@@ -86,10 +88,28 @@ def test_what_cannot_be_prepared_is_an_error_with_its_exit_code(
     assert prepare_input.main(words(corpus, tokenizer_file, "out")) == 1
     said = capsys.readouterr().err
     assert f"primus: error: {corpus}/0.jsonl:2" in said
-    assert "data.json_key=txet\n" in said
+    assert "data.json_key" not in said
+    assert said.endswith("--on-error skip\n")
     assert prepare_input.main(words(corpus.parent / "nowhere", tokenizer_file, "out")) == 2
     assert "no file matches" in capsys.readouterr().err
     assert not (corpus.parent / "out").exists()
+
+
+def test_a_key_that_no_document_has_is_answered_with_the_setting_and_no_command(
+    corpus: Path, tokenizer_file: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert prepare_input.main([*words(corpus, tokenizer_file, "out"), "--json-key", "content"]) == 1
+    said = capsys.readouterr().err
+    assert said.endswith("  fix: name the key of the text: data.json_key=text\n       or correct it\n")
+
+
+def test_a_node_that_hears_of_a_wrong_key_can_name_the_setting_too(tmp_path: Path) -> None:
+    one, other = (Failures(str(tmp_path), rank) for rank in range(2))
+    with pytest.raises(PrimusError), one.told():
+        raise PrimusError("no key", fix="--json-keys body", kind="key", meant="body")
+    with pytest.raises(PrimusError) as heard:
+        other.look()
+    assert (heard.value.kind, heard.value.meant) == ("key", "body")
 
 
 @pytest.mark.full

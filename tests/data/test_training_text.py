@@ -66,14 +66,20 @@ def test_a_folder_without_text_says_what_is_in_it(tmp_path: Path) -> None:
         files.documents(str(tmp_path))
 
 
-def test_too_little_text_says_which_vocabulary_it_gives(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    words = ["--source", str(folder_of_text(tmp_path)), "--vocab-size", "2048", "--cache", str(tmp_path / "cache")]
+def test_too_little_text_says_which_vocabulary_it_gives_to_tokenizer_and_model(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["--source", str(folder_of_text(tmp_path)), "--cache", str(tmp_path / "cache")]
+    words += ["--out", str(tmp_path / "out"), "--vocab-size"]
     with pytest.raises(SystemExit) as ended:
-        files.main("x", prepare.write, "kind", [*words, "--out", str(tmp_path / "out")])
+        files.main("x", prepare.write, "kind", [*words, "2048"])
     assert ended.value.code == 2
-    assert re.search(
-        r"error: the text gives (\d+) tokens, not 2047\n  fix: .*data.vocab_size=\1", capsys.readouterr().err
-    )
+    said = capsys.readouterr().err
+    made = re.search(r"error: the text gives (\d+) tokens, not 2047\n  fix: use more text, or ", said)
+    assert made
+    assert f"data.vocab_size={made[1]} model.vocab_size={made[1]} under TorchTitan" in said
+    assert f"data.vocab_size={made[1]} vocab_size={made[1]} under Megatron and MaxText" in said
+    files.main("x", prepare.write, "kind", [*words, made[1]])
 
 
 @needs_root

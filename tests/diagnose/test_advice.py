@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -55,6 +58,61 @@ def test_a_port_that_the_program_itself_asks_for_is_not_master_port() -> None:
     assert (own.action[:34], own.words) == ("port 29555 is not MASTER_PORT (300", "")
     [other] = advised("c10d.port_in_use", line=line, plan={"distributed": {"master_port": 29555}})
     assert other.words.startswith("MASTER_PORT=")
+
+
+@pytest.mark.parametrize(
+    ("code", "action"),
+    [
+        ("port2.py:1 in <module>", "the program itself asks for a port that is in use, at port2.py:1"),
+        ("", "use another"),
+    ],
+)
+def test_a_program_that_binds_a_port_itself_is_to_take_another(code: str, action: str) -> None:
+    one = CATALOGUE["c10d.port_in_use"]
+    cause = made(one, Hit(one.id, "OSError: [Errno 98] Address already in use", code=code))
+    [found] = advise(cause, one.remedies, Figures(), HostRoot())
+    assert found.action.startswith(action)
+    assert ("MASTER_PORT" in found.action) == (not code)
+
+
+def test_the_file_of_a_module_is_found_without_importing_it(tmp_path: Path) -> None:
+    one = CATALOGUE["py.import_name"]
+    (tmp_path / "cuda.py").write_text("raise AttributeError\n")
+    for line in (
+        "ImportError: cannot import name 'cudart' from 'cuda' (/tmp/cuda.py)",
+        "AttributeError: partially initialized module 'cuda.bindings' has no attribute 'cudart'",
+        "ModuleNotFoundError: No module named 'cuda.bindings'; 'cuda' is not a package",
+    ):
+        match = one.search(line)
+        assert match
+        assert not CATALOGUE["py.module_missing"].search(line)
+        [command] = re.findall("`(python -c .*)`", made(one, Hit(one.id, line, groups=one.groups(match))).fix[0])
+        done = subprocess.run(command.replace("python", sys.executable, 1), shell=True, cwd=tmp_path, check=True,
+                              capture_output=True, text=True)  # fmt: skip
+        assert done.stdout == f"{tmp_path}/cuda.py\n"
+
+
+@pytest.mark.parametrize(("ranks", "is_advised"), [(1, False), (2, True), (None, True)])
+def test_a_hang_of_a_single_rank_has_no_flight_recorder(ranks: int | None, is_advised: bool) -> None:
+    found = advised("run.hung", record=RunRecord(world_size=ranks))
+    assert "stacks in hang/" in found[0].action
+    assert any("TORCH_FR_BUFFER_SIZE" in one.action for one in found) == is_advised
+
+
+@pytest.mark.parametrize(
+    ("word", "saved", "told"),
+    [
+        ("-N2", 6, "primus slurm sbatch --signal=B:USR1@300"),
+        ("--signal=B:USR1@20", 6, "raise `--grace-period`"),
+        ("--signal", 7, ""),
+    ],
+)
+def test_a_command_that_asks_for_a_signal_is_not_told_to(word: str, saved: int, told: str, tmp_path: Path) -> None:
+    (tmp_path / f"checkpoints/step-{saved}").mkdir(parents=True)
+    record = RunRecord(command=("primus", "slurm", "sbatch", word), last_step=7)
+    found = " ".join(one.action for one in advised("sched.time_limit", record=record, directory=str(tmp_path)))
+    assert told in found
+    assert bool(found) == bool(told)
 
 
 @pytest.mark.parametrize(
@@ -116,7 +174,7 @@ def test_a_damaged_checkpoint_is_passed_over_and_none_is_to_be_removed(tmp_path:
 
 
 def test_the_time_that_the_rest_takes() -> None:
-    [found] = advised("sched.time_limit", record=RunRecord(last_step=20, started=1000.0, ended=1600.0))
+    [found, _] = advised("sched.time_limit", record=RunRecord(last_step=20, started=1000.0, ended=1600.0))
     assert "20 of 100 steps; the rest takes about 40 min" in found.action
 
 

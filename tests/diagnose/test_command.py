@@ -149,7 +149,10 @@ def test_a_step_before_the_ranks_is_named_with_its_error_and_what_to_do(tmp_path
     (tmp_path / "logs/events.jsonl").write_text(f"{json.dumps(earlier)}\n{json.dumps(row)}\n", encoding="utf-8")
     (tmp_path / "logs/launch.log").write_text("mounted\n", encoding="utf-8")  # it may be of either
     shown = render(diagnose([str(tmp_path)]))
-    assert "failed before any rank started: exit code 2; the launch log ends with: mounted" in shown
+    assert (
+        "failed before any rank started: exit code 2; the last line of the launch log, from this step or one before it: mounted"
+        in shown
+    )
     failure = '{"rank": -1, "what": "prepare data: took longer than 2 s", "exit_code": 143}'
     record = f'{{"run_id": "x", "status": "failed", "exit_code": 143, "first_failure": {failure}}}'
     (tmp_path / "metadata.json").write_text(record, encoding="utf-8")

@@ -140,14 +140,16 @@ def test_a_step_that_printed_nothing_is_no_traceback(tmp_path: Path) -> None:
     assert diagnose([str(tmp_path)]).answer == "nothing"
 
 
-def test_a_silent_hook_that_ended_the_run_is_told_with_its_exit_code(tmp_path: Path) -> None:
+@pytest.mark.parametrize("printed", ["\n", "env.BAR=2\n"])
+def test_a_silent_hook_that_ended_the_run_is_told_with_its_exit_code(printed: str, tmp_path: Path) -> None:
     (tmp_path / "logs").mkdir()
     first = {"rank": -1, "what": "hook hooks/check.sh: exit code 4", "exit_code": 4}
     (tmp_path / "metadata.json").write_text(
         json.dumps({"run_id": "x", "status": "failed", "exit_code": 4, "ended": 2, "first_failure": first})
     )
-    (tmp_path / "logs/launch.log").write_text("\n")
+    (tmp_path / "logs/launch.log").write_text(printed)
+    earlier = {"event": "step_ended", "name": "hook hooks/env.sh", "exit_code": 0}
     ended = {"event": "step_ended", "name": "hook hooks/check.sh", "exit_code": 4}
-    (tmp_path / "logs/events.jsonl").write_text(json.dumps(ended) + "\n")
+    (tmp_path / "logs/events.jsonl").write_text(f"{json.dumps(earlier)}\n{json.dumps(ended)}\n")
     found = cause(diagnose([str(tmp_path)]))
-    assert "step 'hook hooks/check.sh' failed before any rank started: exit code 4" in found.first.text
+    assert found.first.text == "primus: step 'hook hooks/check.sh' failed before any rank started: exit code 4"

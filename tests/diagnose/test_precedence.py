@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import time
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ from primus_diagnose.scan.source import Source
 from primus_diagnose.signatures.catalogue import Catalogue, built_in
 from primus_diagnose.signatures.signature import Signature
 from primus_diagnose.text import render
+from primus_diagnose.verdict import from_dict
 
 CATALOGUE = built_in()
 CAUSES = [one for one in CATALOGUE if one.role == "cause" and one.samples]
@@ -101,6 +103,39 @@ def test_what_ended_a_run_before_its_ranks_is_the_cause(hooks: str, signature: s
     assert verdict.cause
     assert verdict.cause.signature == signature
     assert line in render(verdict)
+
+
+BEGAN, ENDED = 1795418000.0, 1795418100.0
+
+
+@pytest.mark.parametrize(
+    ("seconds", "is_cause"), [(BEGAN - 2000, False), (BEGAN - 30, True), (ENDED + 30, True), (ENDED + 2000, False)]
+)
+@pytest.mark.parametrize(
+    "stamp", ["%Y-%m-%dT%H:%M:%S,990410%z", "[%a %b %d %H:%M:%S %Y]", "%b %d %H:%M:%S node1 kernel:"]
+)
+@pytest.mark.parametrize("name", ["dmesg_node1.log", "slurmctld.log"])
+def test_a_line_of_the_kernel_from_before_or_after_the_run_is_not_its_cause(
+    name: str, stamp: str, seconds: float, is_cause: bool, tmp_path: Path
+) -> None:
+    (tmp_path / "run").mkdir()
+    record = {"run_id": "x", "status": "failed", "exit_code": 1, "started": BEGAN, "ended": ENDED}
+    (tmp_path / "run/metadata.json").write_text(json.dumps(record), encoding="utf-8")
+    stamped = time.strftime(stamp, time.localtime(seconds))
+    (tmp_path / name).write_text(f"{stamped} python invoked oom-killer: gfp_mask=0xcc0\n")
+    verdict = diagnose([str(tmp_path / "run"), str(tmp_path / name)])
+    assert bool(verdict.cause) == is_cause
+    assert from_dict(verdict.to_dict()) == verdict
+    assert (f"{name}: 1 line from before the run began" in render(verdict)) == (not is_cause)
+    assert diagnose([str(tmp_path / name)]).cause, "without a run, nobody knows"
+
+
+def test_a_line_of_the_kernel_without_a_time_of_day_counts(tmp_path: Path) -> None:
+    (tmp_path / "run").mkdir()
+    record = {"run_id": "x", "status": "failed", "exit_code": 1, "started": BEGAN, "ended": ENDED}
+    (tmp_path / "run/metadata.json").write_text(json.dumps(record), encoding="utf-8")
+    (tmp_path / "dmesg.log").write_text("[ 1234.567890] python invoked oom-killer: gfp_mask=0xcc0\n")
+    assert diagnose([str(tmp_path / "run"), str(tmp_path / "dmesg.log")]).cause
 
 
 def test_a_line_of_the_cause_is_no_other_cause(tmp_path: Path) -> None:

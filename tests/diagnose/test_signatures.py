@@ -77,7 +77,7 @@ REWORDED = {
         "RuntimeError: PytorchStreamReader failed reading file data/0: file read failed",
         "RuntimeError: unexpected EOF, PytorchStreamReader failed reading zip archive: not a ZIP archive",
     ],
-    "py.module_missing": [
+    "py.import_name": [
         "ModuleNotFoundError: No module named 'flash_attn.flash_attn_interface'; 'flash_attn' is not a package"
     ],
     "num.nan_log": [

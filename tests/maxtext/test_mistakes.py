@@ -26,6 +26,7 @@ MISTAKES = {
     "a kernel of a GPU": Mistake("needs a GPU", words="attention=cudnn_flash_te"),
     "an unknown model": Mistake("MaxText has no model 'lama'", words="model_name=lama"),
     "two sources of data": Mistake("both set the training data", words="dataset_type=hf"),
+    "made-up data beside a text": Mistake("both set the training data", words="dataset_type=synthetic"),
     "no such text": Mistake("nowhere' not found", words="data.text=nowhere", code=3),
     "a typed one of two": Mistake(
         "command line: base_num_kv_heads=3: 'base_num_query_heads' is ", words="base_num_kv_heads=3"
@@ -66,3 +67,8 @@ def test_by_a_variable_that_is_not_set_nothing_else_is_judged(asker: Asker) -> N
     for name in ("data.text", "data.vocab_size", "model.base_emb_dim", "model_name", "steps", "per_device_batch_size"):
         said = refused_alike(asker, Mistake("${UNSET_OF_MINE} is not set", words=f"{name}=${{UNSET_OF_MINE}}"))
         assert said.count("primus: error") == 1, said
+
+
+def test_no_kind_of_data_leaves_the_section_alone(asker: Asker) -> None:
+    said = asker.ask(Mistake("", words="dataset_type=hf dataset_type=null"), launches=False)["config validate"]
+    assert (said.code, said.err) == (0, "")

@@ -83,11 +83,9 @@ def test_a_word_alone_is_true(asker: Asker) -> None:
 
 def test_an_experiment_for_gpus_is_told_to_name_them(asker: Asker) -> None:
     asker.monkeypatch.delenv("GPUS_PER_NODE")
-    said = asker.ask(Mistake("", words="masked_softmax_fusion=true lr=.nan"))["config validate"].err
-    assert (
-        "name the machines of the training: primus config validate exp.yaml --gpu MI300X masked_softmax_fusion=true lr=.nan\n"
-        in said
-    )
+    words = "masked_softmax_fusion=true global_batch_size=16 lr=.nan"
+    said = asker.ask(Mistake("", words=words))["config validate"].err
+    assert f"name the machines of the training: primus config validate exp.yaml --gpu MI300X {words}\n" in said
     assert "on a CPU, set" not in said
     assert "give it a number that is finite" in said, "it is wrong on every machine"
 
@@ -97,8 +95,13 @@ def test_a_look_at_an_experiment_for_gpus_is_told_to_name_them_too(
 ) -> None:
     asker.monkeypatch.delenv("GPUS_PER_NODE")
     (asker.folder / "exp.yaml").write_text(GOOD)
-    assert main(["config", "show", "exp.yaml", "--resolved", "masked_softmax_fusion=true"]) == 2
-    assert "primus config show exp.yaml --resolved --gpu MI300X masked_softmax_fusion=true\n" in capsys.readouterr().err
+    words = ["masked_softmax_fusion=true", "global_batch_size=16"]
+    assert main(["config", "show", "exp.yaml", "--resolved", *words]) == 2
+    asked = f"primus config show exp.yaml --resolved --gpu MI300X {' '.join(words)}\n"
+    assert asked in capsys.readouterr().err
+    assert main(["config", "show", "exp.yaml", "--resolved", "--gpu", "MI300X", *words]) == 0, "it is not refused there"
+    assert main(["config", "validate", "exp.yaml", words[0]]) == 2
+    assert "--gpu" not in capsys.readouterr().err, "there, the batch could not be divided"
 
 
 def test_a_layout_for_more_nodes_is_judged_on_so_many_and_says_why(

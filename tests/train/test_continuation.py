@@ -262,6 +262,7 @@ def test_while_a_run_is_alive_it_is_not_continued_and_not_started_a_second_time(
             assert f"{first.name} may still be running" in refused.stderr
             assert f"process {process.pid} of " in refused.stderr
             assert f"stop it: primus stop {first}" in refused.stderr
+            assert ("--new, without --continue\n" in refused.stderr) == ("--continue" in words)
         beside = start("lr=9")
         assert beside.returncode == 0, beside.stderr
         assert f"does not continue {first.name}: it may still be running" in beside.stderr

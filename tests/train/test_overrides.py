@@ -67,6 +67,10 @@ def test_any_words_are_settings_or_refused(words: list[str]) -> None:
         (["a=None", "b=null", "c=~", "--d", "None", "e='None'"], {**dict.fromkeys("abcd"), "e": "None"}),
         (["--fast", "--lr", "1"], {"fast": True, "lr": 1}),
         (
+            ["--fast", "data.text=null", "--mock", "fused=true"],
+            {"fast": True, "data": {"text": None}, "mock": True, "fused": True},
+        ),
+        (
             ["--train-iters", "5", "--opt.max-lr=1", "--no-fusion"],
             {"train_iters": 5, "opt": {"max_lr": 1}, "no_fusion": True},
         ),

@@ -41,7 +41,10 @@ def test_the_replay_finds_a_backend_where_the_run_found_it(primus: Run, trained:
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        (("direct", "--", "train", "pretrain", "--replay", "RUN", "steps=9"), "/config/primus_config.yaml key=value"),
+        (
+            ("direct", "--", "train", "pretrain", "--replay", "RUN", "steps=9"),
+            "start its command with them: `primus runs show ",
+        ),
         (
             ("direct", "--", "train", "pretrain", "--replay", "RUN", "--config", "down.yaml"),
             "a replay takes no settings",

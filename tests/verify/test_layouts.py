@@ -45,6 +45,11 @@ def test_a_wrong_layout_is_refused_with_its_text(text: str, said: str) -> None:
     assert error.value.what == said
 
 
+def test_a_degree_without_its_sign_is_answered_with_the_axis() -> None:
+    with pytest.raises(RequestError, match="did you mean 'tp=2'"):
+        parse("tp2", RANK_AXES)
+
+
 def test_a_switch_can_be_off() -> None:
     assert parse("tp=2,sp=0", RANK_AXES).degrees == {"tp": 2, "sp": 0}
 

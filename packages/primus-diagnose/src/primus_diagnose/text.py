@@ -116,6 +116,8 @@ def _read(verdict: Verdict) -> Iterator[str]:
     yield from _row("read", f"{counted(inputs.files, 'file')}{ranks}, {size}")
     for one in inputs.skipped[:5]:
         yield from _row("not read", one)
+    for one in inputs.outside[:5]:
+        yield from _row("ignored", f"{one} from before the run began or after it ended")
 
 
 def listed(rows: list[tuple[str, str, str, str]]) -> str:

@@ -124,6 +124,8 @@ class Inputs:
     """How many ranks the logs are of."""
     skipped: tuple[str, ...] = ()
     """Files that could not be read, each with the reason."""
+    outside: tuple[str, ...] = ()
+    """Logs with lines from before or after the run, which are not its cause, and how many."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,6 +158,7 @@ def from_dict(data: Mapping[str, Any]) -> Verdict:
     """
     if data["schema"] != SCHEMA:
         raise ValueError(f"schema {data['schema']!r}, and not {SCHEMA}")
+    lists = {name: tuple(data["inputs"].get(name, ())) for name in ("skipped", "outside")}
     return Verdict(
         answer=data["answer"],
         confidence=data["confidence"],
@@ -163,7 +166,7 @@ def from_dict(data: Mapping[str, Any]) -> Verdict:
         advice=tuple(Advice(**one) for one in data["advice"]),
         others=tuple(map(_finding, data["others"])),
         missing=Missing(**{name: tuple(value) for name, value in data["missing"].items()}),
-        inputs=Inputs(**{**data["inputs"], "skipped": tuple(data["inputs"]["skipped"])}),
+        inputs=Inputs(**{**data["inputs"], **lists}),
         run=data["run"],
     )
 

@@ -19,8 +19,8 @@ from primus_maxtext.hyperparameters import hyperparameters
 from primus_maxtext.layout import UNKNOWN, Layout, check_layout
 from primus_maxtext.own_settings import SETTINGS
 from primus_maxtext.schema import Schema, schema_for
-from primus_maxtext.settings import Settings
-from primus_maxtext.text import PATHS, TAKEN, Data
+from primus_maxtext.settings import TAKEN, Settings
+from primus_maxtext.text import PATHS, Data
 from primus_train.backend import BackendCall, BackendPlan
 from primus_train.kit import contradictions
 from primus_train.kit.outside_writers import wandb_variables

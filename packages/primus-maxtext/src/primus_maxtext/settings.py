@@ -15,7 +15,7 @@ from primus_maxtext.schema import Schema
 from primus_train.kit import settings
 from primus_train.kit.options import Option
 
-__all__ = ["LEAST", "Settings"]
+__all__ = ["LEAST", "TAKEN", "Settings"]
 
 _ONE_OR_MORE = (
     "base_emb_dim", "base_num_query_heads", "base_num_kv_heads", "base_mlp_dim", "base_num_decoder_layers", "head_dim",
@@ -55,6 +55,11 @@ WITHOUT_EFFECT = (
     "hf_access_token",
 )  # fmt: skip
 """What Primus says itself: the run directory, the machine, that an experiment wins over a named model, HF_TOKEN."""
+TAKEN = (
+    "dataset_type", "grain_file_type", "grain_train_files", "grain_eval_files", "grain_train_mixture_config_path",
+    "mmap_eod_id", "hf_path", "hf_train_files", "dataset_path",
+)  # fmt: skip
+"""What the `data` section says in MaxText's words."""
 _LATER = {"pure_nnx_decoder": False}
 """Settings of a later MaxText, with the value that stands for what an earlier one does."""
 _OTHERS = (OTHER_NAMES, os.path.join(os.path.dirname(__file__), "other_names.toml"))
@@ -78,7 +83,7 @@ class Settings(settings.Settings):
                 _refuse_later(document, name, schema.version)
         # `grain_train_files=null`: MaxText's own word for nothing is an empty text
         nothing = (name for name, value in document.data.items() if value is None and name in schema.options)
-        empty = {name for name in nothing if schema.options[name].default == ""}
+        empty = {name for name in nothing if schema.options[name].default == "" or name in TAKEN}
         gone = {*WITHOUT_EFFECT, *later, *empty}
         document = Document({k: v for k, v in document.data.items() if k not in gone}, document.marks)
         named: dict[str, Any] | None = None

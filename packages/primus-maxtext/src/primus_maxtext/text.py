@@ -11,17 +11,13 @@ from primus_core.plan.plan import Requirement, Step
 from primus_data.training import SEED, section
 from primus_data.training.corpora import Corpus, Prefixes, Text
 from primus_maxtext.own_settings import DATA
-from primus_maxtext.settings import Settings
+from primus_maxtext.settings import TAKEN, Settings
 from primus_train.backend import BackendCall
+from primus_train.overrides import is_typed
 from primus_train.paths import PathKind
 
-__all__ = ["TAKEN", "Data"]
+__all__ = ["Data"]
 
-TAKEN = (
-    "dataset_type", "grain_file_type", "grain_train_files", "grain_eval_files", "grain_train_mixture_config_path",
-    "mmap_eod_id", "hf_path", "hf_train_files", "dataset_path",
-)  # fmt: skip
-"""What the `data` section says in MaxText's words."""
 _MADE_UP = "synthetic"
 """Templates say so, to run as they stand; data of one's own take its place."""
 _FILES = {
@@ -82,7 +78,7 @@ class Data:
             return (), self._own_pipeline(settings)
         same = (_MADE_UP, "", self.text.vocab_size if self.text else None)
         for name in (*TAKEN, *(["vocab_size"] if self.text else [])):
-            if name in settings and settings[name] not in same:
+            if name in settings and (settings[name] not in same or _is_asked(settings, name)):
                 what = f"'{name}' and the section `data` both set the training data"
                 fix = "keep one of them" + (f"; to train on `data`: {name}=null" if name in TAKEN else "")
                 raise settings.error(name, what, fix=fix)
@@ -147,6 +143,11 @@ class Data:
                 whole = os.path.join(self.call.facts.cwd, os.path.expanduser(path))
                 found.append(Requirement("file", whole, f"correct '{name}'"))
         return found
+
+
+def _is_asked(settings: Settings, name: str) -> bool:
+    """Whether somebody typed a kind of data: in a file, made-up data is a template's."""
+    return name == "dataset_type" and is_typed(settings.where(name))
 
 
 def _paths(value: Any) -> list[str]:

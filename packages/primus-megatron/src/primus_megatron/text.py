@@ -54,8 +54,11 @@ def apply_text(text: Text | Raw, settings: Settings, call: BackendCall) -> tuple
     for name in (*_TAKEN, *(() if is_raw else (*_TOKENIZER, "vocab_size"))):
         if name in settings and not (name in same and settings[name] == same[name]):
             what = f"'{name}' and '{'data.input' if is_raw else 'data.text'}' both set the training data"
-            unset = " ".join(f"data.{one}=null" for one in call.document.section(("data",)).data)
-            fix = f"keep one of them; to train on {name}: {unset}" if name in _TAKEN else "keep one of them"
+            fix = "keep one of them"
+            if name == "split":  # it is no data
+                fix = "remove it: split=null"
+            elif name in _TAKEN:
+                fix += f"; to train on {name}: {_without(text, name, call)}"
             raise settings.error(name, what, fix=fix)
     if isinstance(text, Raw):
         _read_raw(text, settings, call)
@@ -65,6 +68,16 @@ def apply_text(text: Text | Raw, settings: Settings, call: BackendCall) -> tuple
             settings.set(name, [told[part]["blend"][0][1]])
         use_null_tokenizer(settings, text.vocab_size)
     return text.steps(call, tokens(settings))
+
+
+def _without(text: Text | Raw, name: str, call: BackendCall) -> str:
+    """What takes the section `data` away, with the vocabulary that its tokenizer said."""
+    unset = " ".join(f"data.{one}=null" for one in call.document.section(("data",)).data)
+    if isinstance(text, Raw):
+        return unset
+    if name == "mock_data":
+        return f"{unset} vocab_size={text.vocab_size}"
+    return f"{unset}, and its tokenizer_type and tokenizer_model"
 
 
 def _read_raw(text: Raw, settings: Settings, call: BackendCall) -> None:

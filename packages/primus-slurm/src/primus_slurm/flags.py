@@ -13,13 +13,14 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 from primus_machine import nodelist
-from primus_machine.errors import RequestError, suggestion
+from primus_machine.errors import RequestError, nearest, suggestion
 
 __all__ = ["COUNT", "ENV", "LOSSES", "REFUSED", "TASKS", "Flags", "Options", "gpus_of_node", "nodes_of", "refusal"]
 
 ENV = "/usr/bin/env"
 """What srun starts, behind its flags. By its whole path: `--export=NONE` leaves no PATH to look for it."""
 _FILE = "slurm.toml"
+_COMMANDS = ("srun", "sbatch")
 _OTHERS = ("salloc", "squeue", "sinfo", "sacct", "scancel", "scontrol", "sbcast", "sattach", "sprio", "sstat")
 COUNT = re.compile("[1-9][0-9]{0,8}")
 TASKS = ("ntasks", "ntasks-per-node", "ntasks-per-gpu", "ntasks-per-core", "ntasks-per-socket", "ntasks-per-tres")
@@ -176,7 +177,7 @@ class _Reader:
 
     def _value_of_unknown(self, rest: list[str]) -> None:
         """An option of the site, or of another scheduler that is called as Slurm's: this can only be its value."""
-        if rest and not rest[0].startswith("-"):
+        if rest and not rest[0].startswith("-") and rest[0] not in _COMMANDS:
             self.passed.append(rest.pop(0))
 
     def _short(self, word: str, rest: list[str]) -> None:
@@ -197,20 +198,24 @@ class _Reader:
         self.passed.append(word)
 
     def _unexpected(self, word: str) -> None:
-        near = "did you mean 'sbatch'?" if word == "submit" else suggestion(word, ("srun", "sbatch"))
+        near = "did you mean 'sbatch'?" if word == "submit" else suggestion(word, _COMMANDS)
         why = f"it is neither an option of {self.options.command} nor the value of one"
         if word in _OTHERS:
             fix = "type it without `primus`" + (": salloc -N 2, and in its shell: primus slurm srun -- <task>"
                                                 if word == "salloc" else "")  # fmt: skip
             raise self._error(f"'{word}' is a command of Slurm itself", fix, "Primus starts srun and sbatch")
-        if word in ("srun", "sbatch"):
+        if word in _COMMANDS:
+            for flag in (passed.partition("=")[0] for passed in self.passed if passed.startswith("--")):
+                if meant := nearest(flag, self.own_options):
+                    fix = f"did you mean '{meant}'?"
+                    raise self._error(f"unknown option '{flag}'", fix, kind="unknown", options=[flag], meant=meant)
             if any(name in REFUSED for name in self.given):  # said of what this error would propose
                 raise refusal(next(name for name in self.given if name in REFUSED))
             fix = f"write it first: primus slurm {word} ..."
             raise self._error(f"'{word}' comes after options", fix, why, kind="late", options=[word])
         from primus_core.request import former  # only an error needs it
 
-        fix = former.instead("slurm", word) or near or "put `--` before the task"
+        fix = former.instead("slurm", word) or near or "remove it, or write `--` before it if the task begins there"
         raise self._error(f"'{word}' is not understood", fix, why, options=[word])
 
     def _error(self, what: str, fix: str, why: str = "", **fields: Any) -> RequestError:

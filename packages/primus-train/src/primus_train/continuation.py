@@ -243,10 +243,11 @@ class Earlier:
         if self.ranks:
             numbers = " ".join(map(str, self.ranks))
             owner, stop = f"{owner}, but its ranks are still running: {numbers}", f"wait for them, or: kill {numbers}"
+        new = f"{NEW}, without {self.which.option}" if self.which.option else NEW
         return RequestError(
             f"{os.path.basename(self.running)} may still be running",
             why=f"{owner}\n{why}",
-            fix=f"{stop}\nor start a run beside it: {NEW}",
+            fix=f"{stop}\nor start a run beside it: {new}",
         )
 
     def nothing_to_continue(self, framework: str) -> RequestError:
@@ -265,7 +266,8 @@ class Earlier:
         fix = f"remove {option}: training starts from the first step"
         if not self.asked:
             why = "the settings disable checkpoints, or continuing"
-            fix = f"enable them (TorchTitan: checkpoint.enable=true; Megatron: save_interval=100), or {fix}"
+            on = "checkpoints must be on (TorchTitan: checkpoint.enable=true; Megatron: save_interval=100)"
+            fix = f"{on}, without auto_continue_train=false and a checkpoint to load (load, load_step, ...); or {fix}"
         elif run:
             fix = f"name another run, or start from the first step: {NEW}, without {option}"
         why = "\n".join((why, *self.notes))

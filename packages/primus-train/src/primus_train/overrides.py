@@ -160,6 +160,8 @@ def _below(path: Path, value: Any) -> dict[str, Any]:
     return {str(path[0]): value}
 
 
+_SETTING = r"[A-Za-z_]\w*(?:\.[\w.]+=|=(?:null|true|false)$)"
+"""A word that is one by itself, and no value of the option before it."""
 _FORMS = "write key=value, --key value or --key=value"
 
 
@@ -189,7 +191,7 @@ def _next(rest: list[str]) -> tuple[str, str, str | None]:
         name = name.replace("-", "_")
     if equals:
         return word, name, value
-    if not rest or (rest[0].startswith("--") and not rest[0][2:3].isdigit()):
+    if not rest or (rest[0].startswith("--") and not rest[0][2:3].isdigit()) or re.match(_SETTING, rest[0]):
         return word, name, None
     value = rest.pop(0)
     if more := list(takewhile(_is_bare, rest)):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
@@ -92,6 +93,8 @@ def _unknown(axis: str, word: str, text: str) -> RequestError:
         return RequestError(f"layout '{text}' has a comma without an axis", fix=fix or f"--layouts {AUTO}")
     known = (OWN, AUTO, *AXES) if word.strip() == text.strip() and "=" not in word else tuple(AXES)
     fix = suggestion(axis, known) or f"known: {', '.join(known)}"
+    if (degree := re.fullmatch(r"(.+?)(\d+)", word.strip())) and degree[1] in AXES:  # `tp2`
+        fix = f"did you mean '{degree[1]}={degree[2]}'?"
     if "=" in word and not suggestion(axis, known):
         fix = f"if it is a setting: settings come before --layouts; {fix}"
     return RequestError(f"unknown axis '{axis}' in layout '{text}'", fix=fix)

@@ -56,10 +56,11 @@ Everything after FILE or MODULE is passed to it unchanged."""
         path = os.path.join(call.facts.cwd, call.file(call.args.file))
         if path.endswith(_EXPERIMENTS):
             fix = f"-- train pretrain --config {call.args.file}"
-            raise RequestError(f"'{call.args.file}' is not a Python file", why="`run` runs a Python file", fix=fix)
+            what = f"'{call.args.file}' is not a Python file"
+            raise RequestError(what, why="`run` runs a Python file", fix=fix, kind="unfit")
         if call.args.file in former.word_set("launchers") or path.endswith(_SHELL):
             what, fix = f"'{call.args.file}' is not a Python file", "name the Python file that it starts"
-            raise RequestError(what, why="`run` starts a Python file on every rank", fix=fix)
+            raise RequestError(what, why="`run` starts a Python file on every rank", fix=fix, kind="unfit")
         if not call.elsewhere and not os.path.isfile(path):
             if os.path.sep not in call.args.file and _find_module(call.args.file, call, call.facts.cwd):
                 what = f"there is no file '{call.args.file}', but a module"

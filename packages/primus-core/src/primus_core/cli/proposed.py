@@ -42,8 +42,9 @@ def checked(fix: str, retyped: Callable[[list[str], PrimusError], str], most: in
         if found and better:
             before, after = found["before"] + found["variables"], better[0]["words"] + found["after"]
             left.append(f"{before}{better[0]['variables']}primus {after}")
-        elif not refused or error.kind == "missing":  # the next mistake is told when it is typed
-            left.append(line)
+        elif not refused or error.kind == "missing":
+            lacks = [f"{one} ..." if one[:1] == "-" else one for one in error.options if refused]
+            left.append(" ".join([line, *lacks, *([f"   # then: {error.what}"] if error.kind == "unfit" else [])]))
         else:
             rest = request.global_words(words)[1]
             task = [at for at, word in enumerate(rest[:-1]) if word == "--"][-1:]

@@ -86,10 +86,10 @@ def _refuse_dashes(own: Sequence[str], words: Sequence[str]) -> None:
     at = own.index("--")
     kept = [word for word in own[at + 1 :] if word in flags_of(parser())] if own[at + 1 :] else words[len(own) :]
     wrong = f" before '{words[at + 1]}'" if words[at + 1 :] else " at its end"
-    if changed := [word for word in own[at + 1 :] if "=" in word and not word.startswith("-")]:
-        saved = f'"$(primus runs path {shlex.quote(own[0] if at else "latest")})/config/primus_config.yaml"'
-        fix = f"primus direct -- train pretrain --config {saved} {shlex.join(changed)}"
-        raise RequestError("a replay takes no settings", why="it has those of the run", fix=fix)
+    if any("=" in word and not word.startswith("-") for word in own[at + 1 :]):
+        shown = f"`primus runs show {shlex.quote(own[0] if at else 'latest')}` shows it"
+        fix = f"to change some, start its command with them: {shown}"
+        raise RequestError("a replay takes no settings: it has those of its run", fix=fix)
     raise RequestError(
         f"a replay takes no `--`{wrong}",
         why="its task is in the snapshot, and its runtimes follow the run and its options",

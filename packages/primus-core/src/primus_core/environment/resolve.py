@@ -158,7 +158,7 @@ def _variable(text: str, environ: Mapping[str, str], origin: str, where: str) ->
     if not equals and name not in environ:
         raise RequestError(
             f"{where}: {name} is not set, so it has no value to pass on",
-            fix=f"export {name}=..., or write --env {name}=VALUE",
+            fix=f"export {name}=..., or write {'--env ' * (where == '--env')}{name}=VALUE",
             options=[name],
         )
     if why := refused(name):

@@ -16,7 +16,7 @@ from primus_machine.secrets.names import SECRET
 
 __all__ = ["continuing_line", "last_finite", "restart_words"]
 
-_RATE = r"(?:--)?(?:[\w.]+\.)?(?:lr|learning_rate)="
+_RATE = r"^((?:--)?(?:[\w.]+\.)?(?:min_)?(?:lr|learning_rate)=)([\d.]+(?:e[+-]?\d+)?)$"
 """As a learning rate is typed, in the words of each framework."""
 
 
@@ -29,9 +29,9 @@ def continuing_line(typed: Sequence[str], directory: str, continues: str) -> str
     if not again or SECRET in " ".join(again):
         return ""
     if rows and rows[-1]["loss"] is None:
-        rates = [word for word in again if re.match(_RATE, word)]
-        again = [*(word for word in again if word not in rates), *shlex.split(restart_words(directory))]
-        how = f"without {' '.join(rates)}" if rates else "with a lower learning rate"
+        lower = [re.sub(_RATE, lambda typed: f"{typed[1]}{float(typed[2]) / 10:g}", word) for word in again]
+        how = "with a lower learning rate" if lower == again else "with a tenth of the learning rate"
+        again = [*lower, *shlex.split(restart_words(directory))]
         return f"{shlex.join(again)}    # {how}: the loss was not finite"
     end = rows[-1]["steps"] if rows and isinstance(rows[-1]["steps"], int) else math.inf
     newest = max(saved_steps(directory), default=0)

@@ -7,7 +7,6 @@ import os
 import shlex
 
 from primus_core.environment.of_machine import of_network
-from primus_core.plan.plan import EXPERIMENT
 from primus_core.planning.planned import Planned
 from primus_core.planning.planner import Planning
 from primus_core.plugins.contracts import TaskCall
@@ -26,11 +25,9 @@ def refuse_settings(directory: str, task_args: argparse.Namespace | None) -> Non
         RequestError: there is some of it.
     """
     if getattr(task_args, "config", "") or getattr(task_args, "overrides", []):
-        saved = f"$(primus runs path {shlex.quote(directory)})/{EXPERIMENT}"
-        stage = getattr(task_args, "stage", "pretrain")
         raise RequestError(
             "a replay takes no settings: it has those of its run",
-            fix=f"to change some: primus direct -- train {stage} --config {saved} key=value",
+            fix=f"to change some, start its command with them: `primus runs show {shlex.quote(directory)}` shows it",
         )
     chosen = (getattr(task_args, name, None) for name in ("always", "weights", "anew"))
     if any(one not in (None, False) for one in chosen):

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from primus_core.plan.plan import Requirement
 from primus_core.request.arguments import Parser
+from primus_data.indexed import described
 from primus_data.tokenizers import KINDS
 from primus_machine.errors import RequestError
 
@@ -85,9 +86,9 @@ def require_prefix(path: str, cwd: str) -> tuple[Requirement, ...]:
     """Both files must be there.
 
     Raises:
-        RequestError: the path is that of a text, or a folder.
+        RequestError: the path is that of a text, a folder, or the record of prepared data.
     """
-    _refuse_text(path, cwd)
+    _refuse_other(path, cwd)
     prefix = os.path.join(cwd, without_suffix(path))
     fix = "name a prefix: the path without .bin and .idx"
     if not prefix.endswith(("_document", "_sentence")):
@@ -97,19 +98,33 @@ def require_prefix(path: str, cwd: str) -> tuple[Requirement, ...]:
     return tuple(Requirement("file", prefix + suffix, fix) for suffix in (".idx", ".bin"))
 
 
-def _refuse_text(path: str, cwd: str) -> None:
+def _refuse_other(path: str, cwd: str) -> None:
     whole = os.path.join(cwd, path)
     if path != without_suffix(path) or os.path.exists(f"{whole}.idx") or not os.path.exists(whole):
         return
+    prefix = path.removesuffix(".json")
+    if prefix != path and _is_there(prefix, cwd) and "outcome" in described.read(os.path.join(cwd, prefix)):
+        why = "PREFIX.json says how PREFIX.bin and PREFIX.idx were made"
+        raise RequestError(f"'{path}' is the record of prepared data, not the data", why=why, fix=_named(prefix))
     inside = sorted(name[:-4] for name in (os.listdir(whole) if os.path.isdir(whole) else ()) if name.endswith(".idx"))
     stem = os.path.basename(os.path.normpath(path)).partition(".")[0] or "tokens"
     typed = f"primus data prepare --input {shlex.quote(path)} --output-prefix {shlex.quote(stem)}"
     prepare = f"{typed} --tokenizer-model tokenizer.json --append-eod\nand then name {stem}_text_document"
+    if _is_there(f"{stem}_text_document", cwd):
+        prepare = _named(f"{stem}_text_document")
     raise RequestError(
         f"'{path}' is not prepared data",
         why="prepared data is PREFIX.bin and PREFIX.idx, which `data prepare` writes from text",
         fix=f"name a prefix in it: {os.path.join(path, inside[0])}" if inside else prepare,
     )
+
+
+def _is_there(prefix: str, cwd: str) -> bool:
+    return all(os.path.exists(os.path.join(cwd, prefix + suffix)) for suffix in (".idx", ".bin"))
+
+
+def _named(prefix: str) -> str:
+    return f"name the prepared data {prefix}, for instance:\nprimus data inspect {shlex.quote(prefix)}"
 
 
 def add_tokenizer(parser: Parser) -> None:

@@ -38,7 +38,8 @@ class Failures:
             return
         with suppress(ValueError, KeyError, TypeError):
             found = plain_json.loads(text)
-            raise PrimusError(str(found["what"]), why=f"node {found['node']} stopped at it", fix=str(found["fix"]))
+            what, why, fix = str(found["what"]), f"node {found['node']} stopped at it", str(found["fix"])
+            raise PrimusError(what, why=why, fix=fix, kind=str(found["kind"]), meant=str(found["meant"]))
 
     @contextmanager
     def told(self) -> Iterator[None]:
@@ -46,7 +47,8 @@ class Failures:
         try:
             yield
         except PrimusError as error:
-            found = {"what": error.what, "fix": error.fix, "node": self.node_rank, "id": os.urandom(4).hex()}
+            about = {"what": error.what, "fix": error.fix, "kind": error.kind, "meant": error.meant}
+            found = about | {"node": str(self.node_rank), "id": os.urandom(4).hex()}
             with suppress(OSError):
                 write_atomically(self.path, json.dumps(found), durable=False)
             raise

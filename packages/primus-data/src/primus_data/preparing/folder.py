@@ -77,7 +77,7 @@ class Folder:
         is_new = not os.path.lexists(f"{self.path}/{_PLAN}") and self._begin(outcome, part_size, run)
         found = self._plan()
         if found.get("outcome") != dict(outcome):
-            if self._is_begun():
+            if self._is_of_use():
                 raise self._other(found.get("outcome"), outcome)
             self.remove()  # it came to nothing
             return self.open(outcome, part_size, run)
@@ -98,10 +98,10 @@ class Folder:
             self.drop(work)
         return is_new
 
-    def _is_begun(self) -> bool:
-        """Whether anything is finished, or may be soon."""
-        works = glob.glob(f"{glob.escape(self.path)}/*/")
-        return any(map(_finished, works)) or self.is_in_use()
+    def _is_of_use(self) -> bool:
+        """Whether a finished part has a document, or any may be finished soon."""
+        parts = glob.glob(f"{glob.escape(self.path)}/*/*/{_PART}")
+        return any(map(_has_document, parts)) or self.is_in_use()
 
     def is_in_use(self) -> bool:
         """Whether a process works in it that may still live."""
@@ -212,6 +212,11 @@ class Folder:
         if os.path.isdir(self.work):
             self.remove()
 
+    def remove_useless(self) -> None:
+        """Remove it if it has no document and nobody works in it."""
+        if self.work and not self._is_of_use():
+            self.remove_own()
+
     def clear_removed(self) -> None:
         """Remove what is left of folders whose removal was interrupted."""
         where, name = os.path.split(self.path)
@@ -230,6 +235,13 @@ class Folder:
 
 def _finished(work: str) -> set[int]:
     return {int(name) for name in os.listdir(work) if name.isascii() and name.isdecimal()}
+
+
+def _has_document(path: str) -> bool:
+    """Whether a finished part has one. What cannot be read may have."""
+    with suppress(OSError, ValueError, KeyError, TypeError):
+        return bool(plain_json.loads(read_regular(path))["documents"])
+    return True
 
 
 def _shown(value: object) -> str:

@@ -6,7 +6,7 @@ import json
 import os
 from collections.abc import Sequence
 from contextlib import ExitStack
-from itertools import islice
+from itertools import chain, islice
 
 from primus_data.indexed import layout
 from primus_data.indexed.writer import IndexedWriter
@@ -24,6 +24,8 @@ __all__ = ["SKIPPED", "PartWriter", "place"]
 
 SKIPPED = "skipped.log"
 """The file of a part that lists what is no document."""
+_MOST_LOOKED_AT = 8
+"""Parts in which a document is looked for that could stay if others were skipped."""
 
 
 class PartWriter:
@@ -72,13 +74,14 @@ class PartWriter:
         if found.faults and self.settings.on_error == "stop":
             fault = found.faults[0]
             before = lines.count(self.files[part.first], part.start) if part.kind == "lines" else 0
-            has_others = documents_before or found.texts[0] or self._begins_with_documents()
-            raise documents.refused(place(fault, before), fault, is_key_unseen=not has_others)
+            has_others = bool(documents_before or found.texts[0]) or self._begins_with_documents()
+            raise documents.refused(place(fault, before), fault, has_others=has_others)
 
     def _begins_with_documents(self) -> bool:
-        """Whether the keys are those of the input's first documents."""
-        first = next(divide(self.files, usual_size(0)))
-        return any(found.texts[0] for found in islice(documents.read(first, self.files, self.settings.keys), 1))
+        """Whether one of the first parts begins with documents that have the keys."""
+        parts = islice(divide(self.files, usual_size(0)), _MOST_LOOKED_AT)
+        beginnings = (islice(documents.read(part, self.files, self.settings.keys), 1) for part in parts)
+        return any(found.texts[0] for found in chain.from_iterable(beginnings))
 
 
 def place(fault: Fault, before: int) -> str:

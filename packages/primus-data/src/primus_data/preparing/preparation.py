@@ -54,7 +54,12 @@ class Preparation:
     def _run(self) -> Result | None:
         self.folder.clear_removed()
         if not self._is_done():
-            return self._shared() if self._open() else None
+            try:
+                return self._shared() if self._open() else None
+            except PrimusError:
+                if self.here.nodes < 2:  # other nodes read there why this one failed
+                    self.folder.remove_useless()
+                raise
         if self.folder.holds(self.given.outcome):  # it was killed between its last two steps
             self.folder.remove()
         return None

@@ -171,18 +171,20 @@ def _of_line(line: bytes, keys: Sequence[str]) -> list[Text] | _NoKey | str | No
     return _of_object(found, keys)
 
 
-def refused(where: str, fault: Fault, *, is_key_unseen: bool = False) -> PrimusError:
-    """Return the error for the first fault where none is skipped; its kind is `key` where the key may be a wrong one.
+def refused(where: str, fault: Fault, *, has_others: bool = True) -> PrimusError:
+    """Return the error for the first fault where none is skipped.
 
-    `is_key_unseen`: nothing is known of a document that has the key.
+    `has_others`: a document is known that has a text, so skipping leaves something, and its kind is `document`.
+    Without one, it is `key` where the key may be a wrong one.
     """
-    has_no_key = fault.keys is not None and is_key_unseen
+    has_no_key = fault.keys is not None and not has_others
     meant = fault.keys[0] if fault.keys and len(fault.keys) == 1 else "KEY"
     named = f"name the key of the text: --json-keys {meant}\nor " if has_no_key else ""
     if fault.keys is None and not KINDS.intersection(os.path.splitext(fault.path)):
         named = "a text of its own is named *.txt: this file is read as JSON lines\nor "
-    fix = f"{named}correct it, or skip and count all such documents: --on-error skip"
-    return PrimusError(f"{where}: {fault.what}", fix=fix, kind="key" if has_no_key else "document", meant=meant)
+    fix = f"{named}correct it" + (", or skip and count all such documents: --on-error skip" if has_others else "")
+    kind = "document" if has_others else "key" if has_no_key else ""
+    return PrimusError(f"{where}: {fault.what}", fix=fix, kind=kind, meant=meant)
 
 
 def _of_object(found: Any, keys: Sequence[str]) -> list[Text] | _NoKey | str:

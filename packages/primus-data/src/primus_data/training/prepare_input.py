@@ -60,15 +60,16 @@ def _fail(error: PrimusError) -> None:
 
 def _fix(error: PrimusError, args: argparse.Namespace) -> str:
     """What to do about an error, in the settings of a training: it skips nothing."""
-    if error.kind not in ("key", "document"):
+    if error.kind == "key":
+        return f"name the key of the text: data.json_key={error.meant}\nor correct it"
+    if error.kind != "document":
         return error.fix
     words = ["--input", *args.input, "--output-prefix", "tokens", "--tokenizer-type", args.tokenizer_type]
     words += ["--tokenizer-model", args.tokenizer_model] if args.tokenizer_model else []
     words += ["--json-keys", args.json_key, *(["--append-eod"] if args.append_eod else []), "--on-error", "skip"]
     prefix = f"tokens_{args.json_key}_document"
-    named = f"name the key of the text: data.json_key={error.meant}\nor " if error.kind == "key" else ""
     instead = f"or prepare without such documents, and set train_data_path: {prefix} for `input`:"
-    return f"{named}correct it, {instead}\nprimus data prepare {shlex.join(words)}"
+    return f"correct it, {instead}\nprimus data prepare {shlex.join(words)}"
 
 
 def _parser() -> argparse.ArgumentParser:

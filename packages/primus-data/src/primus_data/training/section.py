@@ -114,7 +114,9 @@ def _refuse_mixtures(document: Document, given: dict[str, Any]) -> None:
     if sources and wrong:
         names, do = " and ".join(f"'data.{name}'" for name in wrong), "do" if len(wrong) > 1 else "does"
         what = f"{names} {do} not go with 'data.{sources[0]}'"
-        fix = f"remove what is not meant: {' '.join(f'data.{name}=null' for name in wrong)}, or data.{sources[0]}=null"
+        instead = " and ".join(dict.fromkeys(f"data.{_source_of(name)}" for name in wrong))
+        without = " ".join(f"data.{name}=null" for name in wrong)
+        fix = f"remove it: {without}\nor set {instead} in the place of data.{sources[0]}"
         raise ConfigError(what, where=document.where((wrong[0],)), fix=fix)
     for name in wrong:
         what = f"'data.{name}' is set, and there is no 'data.{_source_of(name)}'"
@@ -122,6 +124,8 @@ def _refuse_mixtures(document: Document, given: dict[str, Any]) -> None:
 
 
 def _source_of(name: str) -> str:
+    if name in (*_OF_TEXT, "vocab_size"):
+        return "text"
     return "train_data_path" if name in (*_OF_PREFIXES, "eod_id") else "input"
 
 

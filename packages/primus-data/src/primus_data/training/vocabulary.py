@@ -27,8 +27,15 @@ def trained(texts: list[str], size: int, special: tuple[str, ...] = ()) -> Any:
     )
     tokenizer.train_from_iterator(texts, trainer)
     if tokenizer.get_vocab_size() != size:
-        raise RequestError(
-            f"the text gives {(made := tokenizer.get_vocab_size())} tokens, not {size}",
-            fix="use more text" + (f", or data.vocab_size={made}" if made >= SMALLEST else ""),
-        )
+        made = tokenizer.get_vocab_size()
+        raise RequestError(f"the text gives {made} tokens, not {size}", fix=_fix(made))
     return tokenizer
+
+
+def _fix(made: int) -> str:
+    """What to do about too little text. The step that trains a tokenizer does not know the framework."""
+    if made < SMALLEST:
+        return "use more text"
+    smaller = f"data.vocab_size={made} model.vocab_size={made} under TorchTitan"
+    others = f"data.vocab_size={made} vocab_size={made} under Megatron and MaxText"
+    return f"use more text, or {smaller}\nor {others}, if the model's vocabulary can be changed"

@@ -42,12 +42,18 @@ _PACKAGES = {
 def port(cause: Finding, figures: Figures, host: HostRoot) -> Iterator[Advice]:
     """Another port for the rendezvous, free on this machine."""
     named, master = cause.first.groups.get("port"), figures.known("distributed", "master_port")
-    before = named or master
+    before, is_rendezvous = named or master, _RENDEZVOUS.search(cause.first.text)
     if named and master and str(named) != str(master):
         yield Advice(
             f"port {named} is not MASTER_PORT ({master}): the program itself asks for it; have it take another"
         )
-    elif before is not None and _RENDEZVOUS.search(cause.first.text):
+    elif cause.first.code and not is_rendezvous:
+        yield Advice(f"the program itself asks for a port that is in use, at {cause.first.code}: have it take another")
+    elif before is None or not is_rendezvous:
+        yield Advice(
+            "use another port: MASTER_PORT=<port>, or let Primus choose one for each run by leaving MASTER_PORT unset"
+        )
+    else:
         after = host.free_port()
         action = "unset MASTER_PORT, or use another port" if host.environ.get("MASTER_PORT") else "use another port"
         yield Advice(action, "MASTER_PORT", before, after, words=f"MASTER_PORT={after} before the command")
@@ -138,10 +144,9 @@ def checkpoint(_: Finding, figures: Figures, host: HostRoot) -> Iterator[Advice]
     """Which checkpoint is passed over at the next start, and which one is continued from."""
     for run in (figures.directory, str(figures.known("continues") or "")):
         folder = f"{run}/checkpoints"
-        names = [name for name in host.names(folder) if _STEP.fullmatch(name)] if run else []
+        names = _checkpoints(run, host)
         if not names:
             continue
-        names.sort(key=lambda name: int(_STEP.fullmatch(name)[1]))  # type: ignore[index]  # it matched above
         path = f"{folder}/{names[-1]}"
         if len(names) > 1:
             yield Advice(
@@ -150,6 +155,12 @@ def checkpoint(_: Finding, figures: Figures, host: HostRoot) -> Iterator[Advice]
         else:
             yield Advice(f"{path} is the only checkpoint; to start from the first step: --new, without --continue")
         return
+
+
+def _checkpoints(run: str, host: HostRoot) -> list[str]:
+    """Return the names of a run's checkpoints, the last step's last."""
+    matches = filter(None, map(_STEP.fullmatch, host.names(f"{run}/checkpoints") if run else ()))
+    return [match[0] for match in sorted(matches, key=lambda match: int(match[1]))]
 
 
 def diverged(_: Finding, figures: Figures, __: HostRoot) -> Iterator[Advice]:
@@ -169,8 +180,30 @@ def rendezvous(_: Finding, figures: Figures, __: HostRoot) -> Iterator[Advice]:
         )
 
 
-def time_limit(_: Finding, figures: Figures, __: HostRoot) -> Iterator[Advice]:
-    """How much time the rest of the steps takes."""
+def time_limit(_: Finding, figures: Figures, host: HostRoot) -> Iterator[Advice]:
+    """How much time the rest of the steps takes, and how to save before the end."""
+    yield from _rest(figures)
+    run = figures.record
+    if not any(word.partition("=")[0] == "--signal" for word in run.command):
+        yield Advice(
+            "save a checkpoint before the end: let Slurm send a signal some minutes before (`primus slurm sbatch "
+            "--signal=B:USR1@300`, `primus slurm srun --signal=USR1@300`), and start it again"
+        )
+    elif run.last_step is None or run.last_step > _last_saved(figures.directory, host):
+        yield Advice(
+            "the command has `--signal` already, and there is no checkpoint of the last step: the save needs more "
+            "time. Let Slurm send the signal earlier, and raise `--grace-period`"
+        )
+
+
+def _last_saved(run: str, host: HostRoot) -> int:
+    """Return the step of the last checkpoint; -1: there is none."""
+    names = _checkpoints(run, host)
+    return int(re.findall(r"\d+", names[-1])[0]) if names else -1
+
+
+def _rest(figures: Figures) -> Iterator[Advice]:
+    """Say how much time the steps take that are left."""
     run, steps = figures.record, figures.number("steps")
     if run.last_step is None or steps is None or run.started is None or run.ended is None:
         return
@@ -185,6 +218,18 @@ def host_memory(_: Finding, figures: Figures, __: HostRoot) -> Iterator[Advice]:
     words = {"slurm": "--mem=0 as an option of slurm", "container": "--memory=<more> as an option of container"}
     if word := words.get(str(figures.known("runtime") or "")):
         yield Advice("ask for more host memory", words=word)
+
+
+def hung(_: Finding, figures: Figures, __: HostRoot) -> Iterator[Advice]:
+    """How to learn what each rank waited for."""
+    yield Advice(
+        "read what each process did: the stacks in hang/ of the run directory, or at the end of each rank's log"
+    )
+    if figures.record.world_size != 1:
+        yield Advice(
+            "run again with TORCH_FR_BUFFER_SIZE=2000 TORCH_NCCL_DUMP_ON_TIMEOUT=1, which says who did not join which "
+            "collective"
+        )
 
 
 _STOPPED = "stopped"
@@ -205,6 +250,7 @@ RULES: Mapping[str, Callable[[Finding, Figures, HostRoot], Iterator[Advice]]] = 
     "disk": disk,
     "diverged": diverged,
     "host_memory": host_memory,
+    "hung": hung,
     "module": module,
     "path": path,
     "port": port,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 
 from primus_core.errors import MachineError, RequestError
 from primus_core.runs.state import is_run
@@ -41,6 +42,8 @@ def gather(paths: Sequence[str], host: HostRoot) -> Gathered:
             _add_file(found, path, os.path.basename(path), os.path.dirname(path))
     if not found.sources and not found.dumps and not found.run:
         raise _nothing(found)
+    period = found.period()
+    found.sources = [replace(one, period=period) if one.is_late else one for one in found.sources]
     return found
 
 

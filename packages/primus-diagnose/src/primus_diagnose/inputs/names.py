@@ -11,7 +11,7 @@ _LOG = re.compile(
     r"|(?:stdout|stderr|dmesg|messages|syslog|console|output|nohup|log|slurm-[^/]*|[^/]*rank[_-]?\d+)(?:\.gz)?",
     re.I,
 )
-_KERNEL = re.compile(r"(?:dmesg|kern|messages|syslog|journal)[^/]*", re.I)
+_KERNEL = re.compile(r"(?:dmesg|kern|messages|syslog|journal|slurmd|slurmctld)[^/]*", re.I)
 _RANK = re.compile(r"(?<![a-z])rank[_.\-= ]?(\d{1,6})(?!\d)", re.I)
 _TORCHRUN = re.compile(r"attempt_\d+/(\d{1,6})/(?:stdout|stderr)\.log(?:\.gz)?$")
 _TASK = re.compile(r"(?<![a-z])(?:task|proc|process)[_.\-]?(\d{1,6})(?!\d)", re.I)
@@ -34,7 +34,7 @@ def is_noise(path: str) -> bool:
 
 
 def is_kernel(name: str) -> bool:
-    """Whether it is a log of the kernel or the system."""
+    """Whether it is a log of the kernel, the system or a daemon of Slurm."""
     return bool(_KERNEL.fullmatch(name))
 
 

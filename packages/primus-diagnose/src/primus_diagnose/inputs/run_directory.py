@@ -62,7 +62,8 @@ def _logs(directory: str, host: str) -> Iterator[Source]:
         for path in sorted(glob.glob(f"{base}/{pattern}")):
             shown = os.path.relpath(path, directory)
             if not os.path.basename(path).startswith("rank_") or "nodes/" in shown:
-                yield Source(path, shown, names.rank_of(path), names.node_of(shown))
+                is_late = path.endswith(".dmesg")
+                yield Source(path, shown, names.rank_of(path), names.node_of(shown), is_late=is_late)
 
 
 def _is_refused(known: RunRecord) -> bool:

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from itertools import takewhile
 from typing import Any
 
+from primus_core.hooks.script_output import parse_line
 from primus_core.journal import events, record
 from primus_core.outcome.failure import reason_in
 from primus_diagnose.lines.times import moment
@@ -38,10 +39,10 @@ def failed(directory: str, host: str) -> Iterator[Source]:
     is_of_step = seen not in (code, first and first.what)
     if is_of_step and not words.startswith(seen):  # it was killed, or took too long
         words = seen
-    elif words and len(steps) > 1:  # nobody knows which of them printed it
-        words = f"{code}; the launch log ends with: {words}"
-    elif not words and first and seen == code:
+    elif first and seen == code and (not words or parse_line(words, "")):  # `env.NAME=VALUE` is no reason
         words = code
+    elif words and len(steps) > 1:  # nobody knows which of them printed it: the log does not say where a step begins
+        words = f"{code}; the last line of the launch log, from this step or one before it: {words}"
     if words:
         text = f"primus: step '{name}' failed before any rank started: {words}"
         yield Source(_LOG, _LOG, None, host, text, moment(ended[-1].get("time")))

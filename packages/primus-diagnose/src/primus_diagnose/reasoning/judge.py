@@ -13,6 +13,7 @@ from primus_diagnose.reasoning.order import collapsed, confidence, ordered
 from primus_diagnose.scan.tally import FileResult
 from primus_diagnose.signatures.catalogue import Catalogue
 from primus_diagnose.verdict import Finding, Hit, Inputs, Verdict
+from primus_machine.units import counted
 
 __all__ = ["judge"]
 
@@ -131,4 +132,5 @@ def _inputs(gathered: Gathered, results: Sequence[FileResult]) -> Inputs:
         bytes=sum(one.size for one in results),
         ranks=len(ranks),
         skipped=(*gathered.skipped, *unread),
+        outside=tuple(f"{one.path}: {counted(one.outside, 'line')}" for one in results if one.outside),
     )

@@ -147,6 +147,9 @@ class _Part:
         found = [] if self.traces.in_code else self._matching(raw, text)
         if trace and not found and (named := exception_of(trace.last)):
             found = [(EXCEPTION, {"type": shown(named[0]), "message": shown(named[1])})]
+        if found and self._is_outside(line):
+            self.result.outside += 1
+            return
         hits = [self._add(signature, line, data, groups, trace.code if trace else "") for signature, groups in found]
         if trace:
             trace.hits = hits
@@ -199,6 +202,13 @@ class _Part:
         if stamped is None:
             stamped = self._time_above(data, line.start)
         return stamped if stamped is not None else self.last_time
+
+    def _is_outside(self, line: _Line) -> bool:
+        """Check whether the line itself says a time before or after the run."""
+        if not (period := self.source.period):
+            return False
+        stamped = times.of_line(line.writer.stamp or line.text, times.year_of(period[0]))
+        return stamped is not None and not period[0] <= stamped <= period[1]
 
     def _time_above(self, data: bytes, end: int) -> float | None:
         """The last time that is said before `end`; what was looked at for the last line is not looked at again."""

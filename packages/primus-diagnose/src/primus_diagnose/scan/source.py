@@ -33,6 +33,8 @@ class Source:
     """When that was."""
     is_late: bool = False
     """A log of the kernel or of a scheduler: what it says has the time of no rank."""
+    period: tuple[float, float] | None = None
+    """Leave out lines from before or after it; None: all lines count."""
 
     @property
     def is_record(self) -> bool:

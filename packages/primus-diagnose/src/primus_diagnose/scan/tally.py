@@ -42,6 +42,8 @@ class FileResult:
     lines: int = 0
     steady_until: int = 0
     """The run made progress after the lines before this one; 0: the end of the log shows no progress."""
+    outside: int = 0
+    """Lines of signatures from before or after the run."""
     skipped: str = ""
     """Why it could not be read."""
     has_tasks: bool = False
@@ -85,5 +87,6 @@ class FileResult:
         self.steady_until = later.steady_until + self.lines if later.steady_until else 0
         self.lines += later.lines
         self.size += later.size
+        self.outside += later.outside
         self.skipped = self.skipped or later.skipped
         self.has_tasks = self.has_tasks or later.has_tasks

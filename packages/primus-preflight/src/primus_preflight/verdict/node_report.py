@@ -25,7 +25,7 @@ _TEXTS = ("host", "gpu_model", "level", "version")
 _OWN = frozenset({"host", "findings"})
 """A node's report has these keys. What has none of them is something else."""
 _FIX = (
-    "name a run directory of preflight, such as the newest: primus direct -- preflight report output/preflight\n"
+    "name the run directory of a preflight: `primus runs list` shows them\n"
     "for the report of a training: primus report RUN"
 )
 SCHEMA = 1

@@ -173,13 +173,18 @@ def name_machines(error: PrimusError, args: argparse.Namespace, facts: Facts, ag
     """Where the experiment may be for other machines than this one, which has no GPU, let errors that machines with
     GPUs would not give say how to name such machines, not what to set otherwise. `again` gives the errors of others.
     """
-    is_decided = "GPUS_PER_NODE" in facts.environ or hides_gpus(facts.gpus, facts.environ)
+    is_decided = "GPUS_PER_NODE" in HostRoot().environ or hides_gpus(facts.gpus, facts.environ)
     if not facts.host.is_here or facts.gpus or args.assume_host or is_decided:
         return
-    of_machine = _mistakes(again, facts) - _mistakes(again, facts._replace(gpus=assume_gpus(_SOME_GPU, GPUS_PER_NODE)))
+    count = getattr(args, "gpus_per_node", None)
+    others = facts._replace(gpus=assume_gpus(_SOME_GPU, count or GPUS_PER_NODE))
+    ours, theirs = _mistakes(again, facts), _mistakes(again, others)
+    of_machine = set[str]() if theirs - ours else ours - theirs  # with other errors, it would be refused there, too
     files = shlex.join([args.file] if hasattr(args, "file") else [args.first, args.second])
     nodes, resolved = getattr(args, "nodes", None), " --resolved" * getattr(args, "resolved", False)
-    typed = [*(("--nodes", str(nodes)) if nodes else ()), *getattr(args, "overrides", ())]
+    counts = {"--nodes": nodes, "--gpus-per-node": count}
+    typed = [word for name, value in counts.items() if value for word in (name, str(value))]
+    typed += getattr(args, "overrides", ())
     for one in error.each():
         if str(one) in of_machine:
             here = f"{one.fix}\n" if "GPUS_PER_NODE" in one.fix else ""  # on a CPU, there may be several ranks

@@ -59,6 +59,8 @@ def missing_option(
     if meant := former.instead("train", stage):
         return RequestError(f"'{stage}' is not a stage of `train`", fix=meant)
     for word in (word for word in overrides if word.startswith("--") and word.partition("=")[0] != _EXP):
+        if word.startswith(("--config-name", "--config-path")):
+            return RequestError("--config is missing", why="it names the whole file", fix="--config FOLDER/NAME.yaml")
         if meant := nearest(word.partition("=")[0], _OPTIONS):
             why, text = f"'{word}' would be a setting of the experiment", f"did you mean '{meant}'?"
             return RequestError("--config is missing", why=why, fix=text, kind="unknown", options=[word], meant=meant)

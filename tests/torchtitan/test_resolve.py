@@ -317,7 +317,7 @@ def test_prepared_data_are_read_where_they_are(resolve: Resolve, tmp_path: Path)
         ("{train_data_path: a, split: '98,x'}", "'data.split' is '98,x'"),
         ("{tokenizer_model: t}", "'data.tokenizer_model' is set, and there is no 'data.input'"),
         ("{split: '98,2'}", "'data.split' is set, and there is no 'data.input'"),
-        ("{path: a}", "has no setting 'data.path'\n  fix: did you mean 'data.train_data_path'?"),
+        ("{path: a}", "fix: set one of data.input, data.train_data_path"),
         ("{dataset: a}", "has no setting 'data.dataset'\n  fix: did you mean 'data.input'?"),
         ("{valid_data_path: t}", "'data.valid_data_path' is set, and there is no 'data.train_data_path'"),
     ],

@@ -129,12 +129,11 @@ REFUSED: list[Case] = [
     ("decoder_first_pipeline_num_layers", 1, {"decoder_first_pipeline_num_layers": 1}),
     ("decoder_last_pipeline_num_layers", 1, {"decoder_last_pipeline_num_layers": 1}),
     ("cpu_offloading_num_layers", 2, {**PIPELINE, "cpu_offloading_num_layers": 1}),
-    ("rampup_batch_size", 1, {"rampup_batch_size": "2 5 100"}),
     ("eval_global_batch_size", 2, {"eval_global_batch_size": 6}),
     ("step_batch_size_schedule", 1, {"step_batch_size_schedule": "0:4 10:8"}),
 ]  # fmt: skip
 LATER = {
-    "rampup_batch_size", "async_save", "split", "adam_beta1", "adam_beta2", "hidden_dropout", "attention_dropout",
+    "async_save", "split", "adam_beta1", "adam_beta2", "hidden_dropout", "attention_dropout",
     "optimizer", "data_args_path",
 }  # fmt: skip
 """What Megatron refuses only when it makes the optimizer, a layer, a data set or a checkpoint, or counts micro-batches."""

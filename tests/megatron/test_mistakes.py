@@ -34,6 +34,8 @@ MISTAKES = {
     "two precisions": Mistake("'bf16' and 'fp16' are both true", words="bf16=true fp16=true"),
     "a rate that grows": Mistake("min_lr 1 is above lr", words="min_lr=1"),
     "a warm-up that is all": Mistake("must be at least 0 and below 1", words="lr_warmup_fraction=1.0"),
+    "a ramp that is ignored": Mistake("Megatron has ignored it since 0.18", words="rampup_batch_size=[2,2,100]"),
+    "layers of a GPU": Mistake("'transformer_impl' needs a GPU", words="transformer_impl=transformer_engine"),
     "no end of a schedule": Mistake("has no 'lr_wsd_decay_iters'", words="lr_decay_style=WSD"),
     "no number": Mistake("not a finite number", words="lr=1e999"),
     "null for a number": Mistake("'train_iters' is not set", words="train_iters=None"),

@@ -14,7 +14,6 @@ __all__ = ["CONTRADICTIONS"]
 _STATE = ("main_grads_dtype", "main_params_dtype", "exp_avg_dtype", "exp_avg_sq_dtype")
 _FSDP = "use_torch_fsdp2"
 _FLEX = ("flex",)  # a comparison with a text would look like a password: "token" is in the name beside it
-_RAMP = "rampup_batch_size"
 
 
 def _on(s: Settings, *names: str) -> bool:
@@ -69,15 +68,6 @@ def _is_no_share(name: str, s: Settings, layout: Layout) -> bool:
 
 def _of_no_stage(name: str, s: Settings, layout: Layout) -> bool:
     return s[name] is not None and layout.pipeline == 1
-
-
-def _cannot_ramp(s: Settings, layout: Layout) -> bool:
-    """Whether the ramp of the batch size cannot be walked: start, increment, samples."""
-    ramp, total = s[_RAMP], s["global_batch_size"]
-    if not ramp or len(ramp) != 3 or not total:
-        return bool(ramp)
-    start, step, samples = ramp
-    return min(start, step) < 1 or samples < 0 or start > total or bool((total - start) % step)
 
 
 _PIECES = frozenset((
@@ -310,10 +300,6 @@ CONTRADICTIONS: tuple[_Row[Settings, Layout], ...] = (
         "such as Etttt|tttL for 7 layers on 2 stages"),
     _Row("cpu_offloading_num_layers", lambda s, at: s["cpu_offloading_num_layers"] and at.pipeline > 1,
         "Megatron offloads no activations in a pipeline", "pipeline_model_parallel_size=1, or remove it"),
-    _Row(_RAMP, _cannot_ramp,
-        "it is a start, an increment and a number of samples: the increment must lead from the start to"
-        " 'global_batch_size: {global_batch_size}'",
-        "16 16 100000, for instance, or remove it"),
     _Row("eval_global_batch_size", _evaluation_is_uneven,
         "each data-parallel rank evaluates whole micro-batches of {micro_batch_size}", "take a multiple for each rank"),
     _Row("data_args_path", lambda s, _: _on(s, "data_args_path") and not s["split"],

@@ -73,6 +73,9 @@ def _cpu(settings: Settings, found: Adaptation) -> None:
         shown = f"'{wanted[0]}' needs" if len(wanted) == 1 else f"{', '.join(map(repr, wanted))} need"
         fix = f"on a CPU, set {' '.join(f'{name}=false' for name in wanted)}"
         raise settings.error(wanted[0], f"{shown} a GPU", fix=fix)
+    if settings["transformer_impl"] != "local" and "transformer_impl" in settings:
+        fix = "on a CPU, set transformer_impl=local"
+        raise settings.error("transformer_impl", "'transformer_impl' needs a GPU", fix=fix)
     for name in GPU_KERNELS:
         settings.default(name, False)
     _local_layers(settings, "on a CPU", found)

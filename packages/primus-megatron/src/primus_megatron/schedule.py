@@ -1,4 +1,4 @@
-"""The schedule of the learning rate, as Megatron would refuse it: in assertions without words, on every rank."""
+"""The schedules of learning rate and batch size. Megatron refuses them in assertions without words, or ignores them."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ __all__ = ["check_schedule"]
 def check_schedule(settings: Settings) -> None:
     """Look for what does not fit; it goes to the settings' mistakes."""
     settings.check(_check_unit, _check_warmup, _check_fraction, _check_least_rate, _check_first_rate, _check_stable)
+    settings.check(_check_ramp)
 
 
 def _check_unit(settings: Settings) -> None:
@@ -58,3 +59,18 @@ def _check_stable(settings: Settings) -> None:
     if settings["lr_decay_style"] == "WSD" and not (settings["lr_wsd_decay_iters"] or settings["lr_wsd_decay_samples"]):
         what = "'lr_decay_style: WSD' has no 'lr_wsd_decay_iters'"
         raise settings.error("lr_decay_style", what, fix="set lr_wsd_decay_iters to the length of the last part")
+
+
+def _check_ramp(settings: Settings) -> None:
+    name, instead = "rampup_batch_size", "step_batch_size_schedule"
+    ramp, total = settings[name], settings["global_batch_size"]
+    if not ramp:
+        return
+    if settings.knows(instead):
+        what = f"'{name}' has no effect: Megatron has ignored it since 0.18"
+        fix = f"set {instead} in its and global_batch_size's place, for instance '0:16 300M:32' (tokens: samples)"
+        raise settings.error(name, what, fix=fix)
+    start, step, samples = ramp if len(ramp) == 3 else (0, 0, 0)
+    if min(start, step) < 1 or samples < 0 or not total or start > total or (total - start) % step:
+        why = f"it is a start, an increment that leads to 'global_batch_size: {total}', and a number of samples"
+        raise settings.error(name, f"'{name}' is {ramp}", why=why, fix="16 16 100000, for instance, or remove it")

@@ -119,3 +119,13 @@ def test_a_torch_older_than_tested_is_told(resolve: Resolve, tmp_path: Path, mon
     (tmp_path / "torch-2.9.1+rocm6.4.dist-info/METADATA").write_text("Name: torch\nVersion: 2.9.1+rocm6.4\n")
     monkeypatch.syspath_prepend(tmp_path)
     assert "torch 2.9.1+rocm6.4 is older than 2.13" in " ".join(resolve(tiny(), environ=CPU).notes)
+
+
+def test_a_ramp_of_the_batch_size_is_judged_as_its_version_takes_it(resolve: Resolve, tmp_path: Path) -> None:
+    checkout(tmp_path / "old", "0.17.1")
+    checkout(tmp_path / "new", "0.18.2")
+    assert resolve(tiny(backend_path="old", global_batch_size=8, rampup_batch_size="2 2 100"))
+    with pytest.raises(ConfigError, match="an increment that leads to 'global_batch_size: 8'"):
+        resolve(tiny(backend_path="old", global_batch_size=8, rampup_batch_size="2 5 100"))
+    with pytest.raises(ConfigError, match="has ignored it since 0.18"):
+        resolve(tiny(backend_path="new", global_batch_size=8, rampup_batch_size="2 2 100"))

@@ -127,5 +127,5 @@ def test_a_ramp_of_the_batch_size_is_judged_as_its_version_takes_it(resolve: Res
     assert resolve(tiny(backend_path="old", global_batch_size=8, rampup_batch_size="2 2 100"))
     with pytest.raises(ConfigError, match="an increment that leads to 'global_batch_size: 8'"):
         resolve(tiny(backend_path="old", global_batch_size=8, rampup_batch_size="2 5 100"))
-    with pytest.raises(ConfigError, match="has ignored it since 0.18"):
+    with pytest.raises(ConfigError, match=r"has ignored it since 0\.18"):
         resolve(tiny(backend_path="new", global_batch_size=8, rampup_batch_size="2 2 100"))

@@ -347,6 +347,14 @@ def test_text_is_a_folder_with_some(resolve: Resolve, tmp_path: Path, name: str,
         assert resolve(RAW.partition("data:")[0] + data).prepare
 
 
+def test_a_validation_without_data_is_refused(resolve: Resolve, tmp_path: Path) -> None:
+    (tmp_path / "shards").mkdir()
+    (tmp_path / "shards/a.jsonl").write_text("")
+    with pytest.raises(ConfigError, match="there is no data for the validation"):
+        resolve(RAW.replace(", split: '98,2'", "") + "validator: {enable: true}\n")
+    assert resolve(RAW + "validator: {enable: true}\n").prepare
+
+
 def test_a_dataset_of_torchtitan_and_data_are_refused(resolve: Resolve) -> None:
     with pytest.raises(ConfigError, match=r"'dataloader.dataset' and the section `data` both set the training data"):
         resolve(RAW + "dataloader: {dataset: c4}\n")

@@ -54,6 +54,7 @@ def test_the_replay_finds_a_backend_where_the_run_found_it(primus: Run, trained:
         (("replay", "nothing"), "there is no run 'nothing'"),
         (("replay", "RUN", "--json"), "--json requires --check or --dry-run"),
         (("replay", "RUN", "--chekc"), "--check"),
+        (("replay", "--config", "x", "RUN"), "a replay takes no --config"),
     ],
 )
 @pytest.mark.full

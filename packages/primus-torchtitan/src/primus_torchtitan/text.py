@@ -85,6 +85,10 @@ class Data:
         settings.set("dataloader.dataset", DATASET)
         if "validation" in self.corpus.told(self.call):
             settings.default("validator.dataloader.dataset", DATASET)
+        elif settings["validator.enable"] and "validator.dataloader.dataset" not in settings:
+            other = "set data.valid_data_path, or " if isinstance(self.corpus, Prefixes) else "set "
+            fix = f"{other}data.split=98,2: shares to train and to validate on\nor validator.enable=false"
+            raise settings.error("validator.enable", "there is no data for the validation", fix=fix)
         return self.corpus.steps(self.call, known)
 
     def without_effect(self, settings: Settings) -> list[str]:

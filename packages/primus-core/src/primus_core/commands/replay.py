@@ -49,6 +49,8 @@ def run(words: Sequence[str], layer: str) -> int:
     """Plan the replay as `primus <runtime> -- <task> --replay RUN` does, and carry it out."""
     host = HostRoot()
     front, behind = global_words(words)
+    if any(word.startswith("--config") for word in front):
+        raise RequestError("a replay takes no --config: it has the settings of its run", fix="remove it")
     catalogue = Catalogue.here(host, layer)
     own, layers = _split(behind, catalogue)
     _refuse_dashes(own, behind)

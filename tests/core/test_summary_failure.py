@@ -288,6 +288,14 @@ def test_the_command_that_continues_a_run_names_what_it_continues(
     assert continuing.continuing_line(typed, str(tmp_path), continues) == shown
 
 
+def test_a_replay_is_not_said_to_continue(tmp_path: Path) -> None:
+    (tmp_path / "metrics.jsonl").write_text(json.dumps(row(90, 4.0)) + "\n", encoding="utf-8")
+    (tmp_path / "logs").mkdir()
+    checkpoint_saved(str(tmp_path), step=80, path="x")
+    line = continuing.continuing_line(["primus", "replay", "before"], str(tmp_path), "")
+    assert line == "primus replay before    # from the first step"
+
+
 def test_after_a_loss_that_is_not_finite_a_tenth_of_the_learning_rate_that_was_typed_is_proposed(
     tmp_path: Path,
 ) -> None:

@@ -167,6 +167,10 @@ def test_a_rank_that_exceeds_the_memory_of_its_group_is_named(clean_environ: dic
         group.rmdir()
     assert (cause(verdict).signature, cause(verdict).first.rank) == ("oom.host_kernel", 1)
     assert "600.0 MiB" in console
+    runs = [path.parent for path in tmp_path.rglob("diagnosis.json")]
+    again = subprocess.run([Path(sys.executable).with_name("primus"), "diagnose", str(runs[0]), "--json"], check=True,
+                           env=clean_environ, text=True, capture_output=True)  # fmt: skip
+    assert json.loads(again.stdout)["cause"]["signature"] == "oom.host_kernel", "the kernel still has its lines"
 
 
 def test_a_learning_rate_that_is_too_high_is_named_and_the_rate_that_is_advised_works(

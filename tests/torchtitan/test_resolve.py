@@ -310,7 +310,10 @@ def test_prepared_data_are_read_where_they_are(resolve: Resolve, tmp_path: Path)
         ("{input: a.jsonl, tokenizer_model: t, vocab_size: 512}", "'data.vocab_size' does not go with 'data.input'"),
         ("{input: a.jsonl, document_chars: 9, vocab_size: 512}", "'data.document_chars' and 'data.vocab_size' do not"),
         ("{train_data_path: a, cache: c}", "'data.cache' does not go with 'data.train_data_path'"),
-        ("{text: python-stdlib, split: '98,2'}", "data.split=null\n       or set data.input in the place of data.text"),
+        (
+            "{text: python-stdlib, split: '98,2'}",
+            "data.split=null\n       or set data.input, without data.text: data.text=null",
+        ),
         ("{train_data_path: a.bin}", "'data.train_data_path' names 'a.bin'"),
         ("{train_data_path: [0, a, 1, b]}", "gives 'a' the weight 0"),
         ("{train_data_path: [1, a, b]}", "has 1 where a path should be"),

@@ -48,9 +48,7 @@ def _is_on_console(verdict: Verdict) -> bool:
 
 def _verdict(directory: str, host: HostRoot) -> Verdict:
     gathered = gather([directory], host)
-    known = gathered.record
-    if known.host == host.hostname() and known.started is not None:
-        gathered.sources += this_node.evidence(host, known)
+    gathered.sources += this_node.evidence(host, gathered.record)
     return of_gathered(_signatures(host), gathered, host)
 
 

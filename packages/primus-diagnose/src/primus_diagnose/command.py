@@ -11,7 +11,9 @@ from primus_core.config import system
 from primus_core.errors import RequestError
 from primus_core.request.arguments import Parser, parse_segment
 from primus_core.runs.lookup import resolve, workspace
-from primus_diagnose.diagnosis import diagnose
+from primus_diagnose.diagnosis import of_gathered
+from primus_diagnose.inputs import this_node
+from primus_diagnose.inputs.find import gather
 from primus_diagnose.signatures.catalogue import load
 from primus_diagnose.text import listed, render
 from primus_machine.host import HostRoot
@@ -63,7 +65,10 @@ def run(words: Sequence[str], layer: str) -> int:
     if not args.paths:
         raise RequestError("nothing to diagnose", fix="name a run (`latest`), a folder with logs, or log files")
     paths = [_path(path, args.workspace, host, layer) for path in args.paths]
-    verdict = diagnose(paths, host=host, signatures=own)
+    gathered = gather(paths, host)
+    if len(paths) == 1:
+        gathered.sources += this_node.kernel_log(host, gathered.record)
+    verdict = of_gathered(load(host, own), gathered, host)
     sys.stdout.write(f"{json.dumps(verdict.to_dict(), indent=1)}\n" if args.json else render(verdict, full=args.full))
     return 0
 

@@ -89,8 +89,7 @@ def _refuse_dashes(own: Sequence[str], words: Sequence[str]) -> None:
     kept = [word for word in own[at + 1 :] if word in flags_of(parser())] if own[at + 1 :] else words[len(own) :]
     wrong = f" before '{words[at + 1]}'" if words[at + 1 :] else " at its end"
     if any("=" in word and not word.startswith("-") for word in own[at + 1 :]):
-        shown = f"`primus runs show {shlex.quote(own[0] if at else 'latest')}` shows it"
-        fix = f"to change some, start its command with them: {shown}"
+        fix = f"start its command with them: `primus runs show {shlex.quote(own[0] if at else 'latest')}` shows it"
         raise RequestError("a replay takes no settings: it has those of its run", fix=fix)
     raise RequestError(
         f"a replay takes no `--`{wrong}",

@@ -38,7 +38,8 @@ def continuing_line(typed: Sequence[str], directory: str, continues: str) -> str
     if newest >= end:
         return ""
     if newest:
-        return f"{shlex.join(again)}    # continues from step {newest}"
+        how = "from the first step" if {"replay", "--replay"} & {*again} else f"continues from step {newest}"
+        return f"{shlex.join(again)}    # {how}"
     # The run before is still the one to continue, and may need the words that were meant once.
     return f"{shlex.join(typed)}    # continues {os.path.basename(continues)} again" if continues else ""
 

@@ -116,7 +116,9 @@ def _refuse_mixtures(document: Document, given: dict[str, Any]) -> None:
         what = f"{names} {do} not go with 'data.{sources[0]}'"
         instead = " and ".join(dict.fromkeys(f"data.{_source_of(name)}" for name in wrong))
         without = " ".join(f"data.{name}=null" for name in wrong)
-        fix = f"remove it: {without}\nor set {instead} in the place of data.{sources[0]}"
+        gone = " ".join(f"data.{name}=null" for name in given if name == sources[0] or name in others["input"])
+        fix = f"remove it: {without}\nor set {instead}, without data.{sources[0]}"
+        fix += f": {gone}" if instead == "data.input" else ""
         raise ConfigError(what, where=document.where((wrong[0],)), fix=fix)
     for name in wrong:
         what = f"'data.{name}' is set, and there is no 'data.{_source_of(name)}'"

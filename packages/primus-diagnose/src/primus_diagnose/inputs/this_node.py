@@ -1,7 +1,8 @@
-"""What this machine knows of a run that has just ended here: kills for memory, and the kernel's log."""
+"""What this machine knows of a run that ended here: kills for memory, and the kernel's log."""
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import time
@@ -11,7 +12,7 @@ from primus_core.journal.record import RunRecord
 from primus_diagnose.scan.source import Source
 from primus_machine.host import HostRoot, number
 
-__all__ = ["evidence"]
+__all__ = ["evidence", "kernel_log"]
 
 _KMSG = "/dev/kmsg"
 _RECORD = 8192
@@ -23,11 +24,25 @@ _FOR_MEMORY = re.compile(r"\boom\b|oom_|oom-|out of memory", re.I)
 
 
 def evidence(host: HostRoot, known: RunRecord) -> Iterator[Source]:
-    """What happened here during the run with that record. What killed others is not what failed here."""
-    first = known.first_failure
-    if was_killed := _KILLED in (known.exit_code, first.exit_code if first else None):
+    """What happened here during the run with that record, which has just ended."""
+    if _was_killed(known) and known.host == host.hostname():
         yield from _kills(host)
-    yield from _kernel(host, known.started or 0.0, was_killed=was_killed)
+    yield from kernel_log(host, known)
+
+
+def kernel_log(host: HostRoot, known: RunRecord) -> Iterator[Source]:
+    """What the kernel said here during the run with that record. What killed others is not what failed here."""
+    if not host.is_here or known.host != host.hostname() or known.started is None:
+        return
+    booted = time.time() - time.clock_gettime(time.CLOCK_BOOTTIME)
+    began, ended = known.started - _SLACK_S, (known.ended or math.inf) + _SLACK_S
+    lines = [text for seconds, text in _records() if began <= booted + seconds <= ended]
+    if lines := [line for line in lines if _was_killed(known) or not _FOR_MEMORY.search(line)]:
+        yield Source(_KMSG, _KMSG, None, host.hostname(), "\n".join(lines), None)
+
+
+def _was_killed(known: RunRecord) -> bool:
+    return _KILLED in (known.exit_code, known.first_failure.exit_code if known.first_failure else None)
 
 
 def _kills(host: HostRoot) -> Iterator[Source]:
@@ -55,15 +70,6 @@ def _groups(host: HostRoot) -> Iterator[str]:
             yield f"{base}{path}"
             path = os.path.dirname(path)
         yield base
-
-
-def _kernel(host: HostRoot, began: float, *, was_killed: bool) -> Iterator[Source]:
-    if not host.is_here:
-        return
-    booted = time.time() - time.clock_gettime(time.CLOCK_BOOTTIME)
-    lines = [text for seconds, text in _records() if booted + seconds >= began - _SLACK_S]
-    if lines := [line for line in lines if was_killed or not _FOR_MEMORY.search(line)]:
-        yield Source(_KMSG, _KMSG, None, host.hostname(), "\n".join(lines), None)
 
 
 def _records() -> Iterator[tuple[float, str]]:

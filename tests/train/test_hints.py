@@ -84,6 +84,8 @@ def test_a_missing_word_is_named_with_what_it_may_be(
         ("config validate exp.yaml --gpus MI300X", "primus config validate exp.yaml --gpu MI300X"),
         ("config convert exp.yaml", "primus config migrate exp.yaml --to ..."),
         ("runs diff --jsn", "primus runs diff --json A B"),
+        ("hook", "fix: did you mean `primus hooks`?"),
+        pytest.param("model", "fix: did you mean `primus models ACTION`?", marks=pytest.mark.torch),
         ("slurm --max-restart 2 sbatch -- bench gemm -M 8", "primus slurm --max-restarts 2 sbatch -- bench gemm -M 8"),
         ("slurm --folow sbatch -- bench gemm -M 8", "primus slurm --follow sbatch -- bench gemm -M 8"),
         ("direct -- train pretrain --config-name x --config-path y", "fix: --config FOLDER/NAME.yaml"),

@@ -74,7 +74,7 @@ def keep(
     seconds, and SIGKILL; and `folder`, the ranks' pipes, is removed. Signals go to `argv`'s process, or to its
     `whole_group`: a bash that waits for a program takes no SIGINT that the program did not get, too. Where there is
     `stop`, that runs in the place of the first signal. `cleanup` runs at the end, unless all went well. Whatever is
-    started ignores the signals `ignored`, unless it handles them itself.
+    started ignores the signals `ignored`, unless it handles them itself, which a shell cannot.
     """
     os.setsid()
     become_subreaper()

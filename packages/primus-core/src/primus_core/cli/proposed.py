@@ -42,9 +42,10 @@ def checked(fix: str, retyped: Callable[[list[str], PrimusError], str], most: in
         if found and better:
             before, after = found["before"] + found["variables"], better[0]["words"] + found["after"]
             left.append(f"{before}{better[0]['variables']}primus {after}")
-        elif not refused or error.kind == "missing":
-            lacks = [f"{one} ..." if one[:1] == "-" else one for one in error.options if refused]
-            left.append(" ".join([line, *lacks, *([f"   # then: {error.what}"] if error.kind == "unfit" else [])]))
+        elif found and (not refused or error.kind == "missing"):
+            lacks = "".join(f" {one}" + " ..." * (one[0] == "-") for one in error.options if refused and one[0] != "{")
+            then = f"    # then: {error.what}" if error.kind == "unfit" else ""
+            left.append(line[: found.end("words")] + lacks + line[found.end("words") :] + then)
         else:
             rest = request.global_words(words)[1]
             task = [at for at, word in enumerate(rest[:-1]) if word == "--"][-1:]

@@ -31,8 +31,7 @@ def continuing_line(typed: Sequence[str], directory: str, continues: str) -> str
     if rows and rows[-1]["loss"] is None:
         lower = [re.sub(_RATE, lambda typed: f"{typed[1]}{float(typed[2]) / 10:g}", word) for word in again]
         how = "with a lower learning rate" if lower == again else "with a tenth of the learning rate"
-        again = [*lower, *shlex.split(restart_words(directory))]
-        return f"{shlex.join(again)}    # {how}: the loss was not finite"
+        return f"{shlex.join([*lower, *shlex.split(restart_words(directory))])}    # {how}: the loss was not finite"
     end = rows[-1]["steps"] if rows and isinstance(rows[-1]["steps"], int) else math.inf
     newest = max(saved_steps(directory), default=0)
     if newest >= end:

@@ -208,6 +208,17 @@ def test_a_replay_can_be_replayed(primus: Run, spoken: ScriptOutput, first: Path
     assert why["COLOUR"] == "--env: given for this run"
 
 
+def test_what_was_typed_over_primus_yaml_stands_in_its_replay(spoken: ScriptOutput, workplace: Path) -> None:
+    (workplace / "my.env").write_text("COLOUR=green\nPLACE=of-the-file\n")
+    (workplace / "primus.yaml").write_text("plugins: [./tasks.py]\ndirect: {env: [./my.env]}\n")
+    spoken("direct", "--env", "COLOUR=red", "--", "speak")
+    (workplace / "my.env").write_text("COLOUR=green\nPLACE=of-the-file\nLATER=set\n")
+    environ = spoken("replay", "latest")["environ"]
+    assert (environ["COLOUR"], environ["PLACE"], environ["LATER"]) == ("red", "of-the-file", "set")
+    typed = spoken("replay", "latest", "direct", "--env", "COLOUR=green")["environ"]
+    assert typed["COLOUR"] == "green"
+
+
 @pytest.mark.full
 def test_the_persons_own_env_options_win(spoken: ScriptOutput, first: Path) -> None:
     options = ("--env", "COLOUR=blue", "--env", "FROM_HOOK=mine", "--env", "PLACE", "--env", "MY_TOKEN=typed-token")

@@ -75,6 +75,16 @@ def test_a_program_that_binds_a_port_itself_is_to_take_another(code: str, action
     assert ("MASTER_PORT" in found.action) == (not code)
 
 
+def test_a_path_in_a_container_is_not_corrected_by_what_this_machine_has(tmp_path: Path) -> None:
+    line = f"FileNotFoundError: [Errno 2] No such file or directory: '{tmp_path}/mymount/a.txt'"
+    record, outside = RunRecord(cwd=str(tmp_path)), RunRecord(cwd="/somewhere")
+    place = {"place": {"outer": "container"}}
+    assert advised("fs.not_found", line=line, plan=place, record=outside) == []
+    for plan, one in ((place, record), ({}, outside)):  # the current folder is mounted
+        [found] = advised("fs.not_found", line=line, plan=plan, record=one)
+        assert found.action == f"correct the path: {tmp_path} exists, and has no 'mymount'"
+
+
 def test_the_file_of_a_module_is_found_without_importing_it(tmp_path: Path) -> None:
     one = CATALOGUE["py.import_name"]
     (tmp_path / "cuda.py").write_text("raise AttributeError\n")

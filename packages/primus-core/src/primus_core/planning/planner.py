@@ -330,8 +330,9 @@ class Planning:
     def environment(self, task: TaskPlan, planned: RuntimePlan, kept: Replay | None) -> tuple[Variable, ...]:
         # A restored list of flags is the whole of it: the person's own flags would come on top.
         left = {*kept.unset, *(v.name for v in kept.restored if v.name in FLAG_LISTS)} if kept else ()
-        caller = {k: v for k, v in self.facts.host.environ.items() if k not in left}
         here = {**self.facts.environ, **(self.facts.host.environ if kept else {})}  # `--env NAME`: the person's value
+        given = getattr(self.args, "env", [])
+        below = [option for option in given if kept and hasattr(option, "where")]  # of a file: the run's own wins
         own = (
             Variable(RUN_DIR, task.place.directory, "primus", "where this run keeps its files"),
             Variable(variables.RUN_ID, task.place.run_id, "primus", "names the run"),
@@ -341,18 +342,17 @@ class Planning:
             *resolve.of_python(self.facts.cwd, self.facts.host.environ),
         )
         return resolve.resolve(
-            caller,
+            {name: value for name, value in self.facts.host.environ.items() if name not in left},
             low=(*task.environment, *self.log_level()),
             forced=(*planned.environment, *own),
-            hooks=(*(kept.restored if kept else ()), *self.printed),
-            options=resolve.from_options(getattr(self.args, "env", []), here),
+            hooks=(*resolve.from_options(below, here), *(kept.restored if kept else ()), *self.printed),
+            options=resolve.from_options([o for o in given if not (kept and hasattr(o, "where"))], here),
         )
 
     def log_level(self) -> tuple[Variable, ...]:
         """What `--debug` means for the loggers of ranks and hooks."""
-        why = "loggers write debug messages, too"
         wanted = self.args.debug or self.request.debug
-        return (Variable(variables.LOG_LEVEL, "debug", "--debug", why),) if wanted else ()
+        return (Variable(variables.LOG_LEVEL, "debug", "--debug", "loggers write debug messages"),) if wanted else ()
 
     def config_file(self) -> tuple[Variable, ...]:
         """What `--config` names, for the processes of the run."""

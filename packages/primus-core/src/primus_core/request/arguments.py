@@ -203,7 +203,7 @@ def _refuse_positional(parser: Parser, words: Sequence[str]) -> None:
     flags = flags_of(parser)
     names = [str(action.metavar) for action in parser.actions() if not action.option_strings and action.metavar]
     unknown = [word for word in words if word[:1] == "-" and word.partition("=")[0] not in flags]
-    found = [(word, name) for word in unknown for name in names if _is_positional(word.partition("=")[0], name)]
+    found = [(word, name) for word in unknown for name in names if _is_positional(parser.prog, word, name)]
     if found:
         where = f"{parser.segment}: " if parser.segment else ""
         fix = f"write {' and '.join(dict.fromkeys(name for _, name in found))} alone, without an option"
@@ -213,10 +213,10 @@ def _refuse_positional(parser: Parser, words: Sequence[str]) -> None:
         )
 
 
-def _is_positional(flag: str, name: str) -> bool:
+def _is_positional(place: str, word: str, name: str) -> bool:
     from primus_core.request import former
 
-    return former.is_positional(flag, name)
+    return former.is_positional(word.partition("=")[0], name) and not former.instead(place, word)
 
 
 def _refuse_misspelt(parser: Parser, words: Sequence[str]) -> None:

@@ -85,6 +85,8 @@ def path(cause: Finding, figures: Figures, host: HostRoot) -> Iterator[Advice]:
         look = "the run has not seen it" if node == here else f"look whether it is on {node or 'the other nodes'}"
         yield Advice(f"{wanted} is here on {here}: {look}; in a container: --mount {os.path.dirname(wanted)}")
         return
+    if "container" in str(figures.known("place", "outer")) and not wanted.startswith(figures.record.cwd or "/"):
+        return  # what this machine has says nothing about a path of the image or of a mount
     there = _existing(wanted)
     missing = wanted[len(there) :].strip("/").partition("/")[0]
     near = nearest(missing, host.names(there)[:10_000]) if missing else ""

@@ -218,9 +218,13 @@ def refuse_secrets(words: Iterable[str], fix: str = "") -> None:
             from primus_machine.errors import RequestError
 
             what = f"'{name}'" if name else "an argument"
+            # A reference stays one where the variable's name says that it holds a secret.
+            last = re.sub(r"\W", "_", name.rpartition(".")[2]).upper()
+            variable = "HF_TOKEN" if last.startswith("HF_") else last if is_secret_name(last) else f"{last}_TOKEN"
+            setting = f"; where {name} is a setting of `train`: {name}='${{{variable}}}'" if name else ""
             raise RequestError(
                 f"{what} contains a secret, which everybody on this machine could read on the command line",
-                fix=fix or f"export it for the task to read; where {name} is a setting of `train`: {name}='${{NAME}}'",
+                fix=fix or f"export {variable.strip('_')}=... for the task to read{setting}",
             )
 
 

@@ -36,7 +36,7 @@ def test_every_command_that_is_told_is_one() -> None:
 
 @pytest.mark.parametrize(
     ("words", "way_out"),
-    [("logs", "primus logs latest"), ("runs", "known: list, show, diff, path"), ("config", "known: list, new, show")],
+    [("logs", "primus logs latest"), ("runs", "primus runs list"), ("config", "primus config list")],
 )  # fmt: skip
 def test_a_missing_word_is_named_with_what_it_may_be(
     words: str, way_out: str, capsys: pytest.CaptureFixture[str]
@@ -85,7 +85,27 @@ def test_a_missing_word_is_named_with_what_it_may_be(
         ("config convert exp.yaml", "primus config migrate exp.yaml --to ..."),
         ("runs diff --jsn", "primus runs diff --json A B"),
         ("hook", "fix: did you mean `primus hooks`?"),
-        pytest.param("model", "fix: did you mean `primus models ACTION`?", marks=pytest.mark.torch),
+        ("show config x.yaml --resolved", "fix: did you mean `primus config show x.yaml --resolved`?"),
+        ("show latest --json", "fix: primus runs show latest --json"),
+        ("validate x.yaml --gpu MI300X --nodes 2", "fix: primus config validate x.yaml --gpu MI300X --nodes 2"),
+        ("compare x.yaml y.yaml", "fix: primus config diff x.yaml y.yaml"),
+        (
+            "new --backend torchtitan --model llama3_8B",
+            "then: primus config new llama3_8B --backend torchtitan --gpu MI300X -o exp.yaml",
+        ),
+        ("config validate x.yaml -nodes 2", "primus config validate x.yaml --nodes 2"),
+        ("report latest -output x.html", "primus report latest --output x.html"),
+        ("logs latest -r 1", "primus logs latest --rank 1"),
+        ("slurm -dry-run srun -N 2 -- run x.py", "primus slurm --dry-run srun -N 2 -- run x.py"),
+        ("slurm srun -nodes 2 -- run x.py", "primus slurm srun --nodes 2 -- run x.py"),
+        ("container --image I -user 1:1 -- run x.py", "primus container --image I --user 1:1 -- run x.py"),
+        ("replay latest containre --dry-run --image I", "primus replay latest container --dry-run --image I"),
+        ("replay latest --image I container", "primus replay latest container --image I"),
+        ("direct run -- x.py", "fix: primus direct -- run x.py"),
+        ("direct -- pretrain train --config x.yaml", "fix: primus direct -- train pretrain --config x.yaml"),
+        ("direct train --numa pretrain --config x.yaml", "fix: primus direct --numa -- train pretrain --config x.yaml"),
+        ("data split x --shares 98,1,1", "fix: primus data split x --shares 98,1,1 --output-prefix tokens"),
+        pytest.param("model", "fix: did you mean `primus models list`?", marks=pytest.mark.torch),
         ("slurm --max-restart 2 sbatch -- bench gemm -M 8", "primus slurm --max-restarts 2 sbatch -- bench gemm -M 8"),
         ("slurm --folow sbatch -- bench gemm -M 8", "primus slurm --follow sbatch -- bench gemm -M 8"),
         ("direct -- train pretrain --config-name x --config-path y", "fix: --config FOLDER/NAME.yaml"),

@@ -182,6 +182,12 @@ class _Reader:
 
     def _short(self, word: str, rest: list[str]) -> None:
         """`-N4`, `-N 4`, `-vN4`: letters without a value, and one that takes all that follows."""
+        meant = f"-{word.partition('=')[0]}"
+        if len(word) > 3 and (
+            meant in self.own_options or meant[2:] in self.options.takes
+        ):  # `-dry-run` is no `-d ry-run`
+            fix = f"did you mean '{meant}'?"
+            raise self._error(f"unknown option '{word}'", fix, kind="unknown", options=[word], meant=meant)
         for index, letter in enumerate(word[1:], 2):
             name = self.options.letters.get(letter)
             if not name:

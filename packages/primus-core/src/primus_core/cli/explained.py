@@ -57,5 +57,5 @@ def explain(error: Exception, words: list[str], environ: Mapping[str, str]) -> i
 
 def _shown(line: str) -> str:
     """A line of a fix; the command in it, once it is pasted, does not start what was to be shown."""
-    starts = "--dry-run" not in line and re.search(r" -- | replay ", line)
+    starts = not re.search("--dry-run|^remove it", line) and re.search(r" -- | replay ", line)
     return re.sub(r"(?<![`(])\bprimus (?=[a-z])", "primus --dry-run ", line) if starts else line

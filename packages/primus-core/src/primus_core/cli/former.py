@@ -107,7 +107,7 @@ def without_launcher(words: Sequence[str]) -> tuple[str, list[str]]:
     if total.isdecimal() and nodes != "1":
         variables["GPUS_PER_NODE"] = str(int(total) // int(nodes)) if nodes.isdecimal() else f"{total}/{nodes}"
     # Nodes that no scheduler starts find their rank at a rendezvous of torchrun; here, a variable says it.
-    if list(words[:1]) == ["direct"] and nodes != "1":
+    if [word for word in words if word not in ("--dry-run", "--debug")][:1] == ["direct"] and nodes != "1":
         variables |= {"NODE_RANK": "N", "MASTER_ADDR": "HOST"} | variables
     return "".join(f"{name}={shlex.quote(value)} " for name, value in variables.items()), kept
 

@@ -119,19 +119,20 @@ def _completed(words: Sequence[str], error: PrimusError) -> list[str]:
     """`words` with the options that were required and are missing; empty: nobody knows an example of them."""
     lacks = [names.partition("/")[0] for names in error.options]
     if not any(word.startswith("--tokenizer") for word in words):
-        lacks += word_set(f"with {error.where}") - {*lacks}
+        lacks += word_set(f"with {error.where}") - {*lacks, *words}
     examples = {flag: example(error.where, flag) for flag in lacks}
     behind = next((at for at, word in enumerate(words, 1) if word in _ONLY.get(lacks[0], ())), len(words))
-    values = [*takewhile(lambda word: not word.startswith("-"), words[behind:])]
+    free = [at for at in range(behind, len(words)) if words[at][:1] != "-" and not may_be_value(words, at)]
+    values, others = [words[at] for at in free], [words[at] for at in range(behind, len(words)) if at not in free]
     if lacks[0] == "--input" and values:
-        return [*words[:behind], lacks[0], *words[behind:], *(word for f in lacks[1:] for word in (f, examples[f]))]
+        return [*words[:behind], lacks[0], *values, *others, *(word for f in lacks[1:] for word in (f, examples[f]))]
     if not all(examples.values()) or word_set("ending") & {*words}:
         return []
     numbers = [*takewhile(str.isdigit, values[:3])] if lacks[0] == "-M" else []
     if values := numbers or values[:1]:
         flags = ("-M", "-N", "-K") if numbers else lacks[:1]  # `gemm 4096 4096 4096`
         named = (word for pair in zip(flags, values, strict=False) for word in pair)
-        return [*words[:behind], *named, *words[behind + len(values) :]]
+        return [*words[:behind], *named, *others, *(words[at] for at in free[len(values) :])]
     return [*words, *(word for flag in lacks for word in (flag, examples[flag])[flag[0] != "-" :])]
 
 
@@ -149,7 +150,7 @@ def _exchanged(before: Sequence[str], word: str, after: Sequence[str], error: Pr
     meant = [*first, f"{last}{equals}{value}"] if error.meant else []
     if before[:1] == ["replay"] and first:  # words of a runtime come last
         end = 0 if equals or "".join(after[:1]).startswith("-") else 1
-        meant, after = [*after[end:], *meant, *after[:end]], []
+        meant, after = [*(one for one in after[end:] if one != first[0]), *meant, *after[:end]], []
     whole = [*before, *meant, *after]
     further = proposed.refusal(whole)
     if not (meant or equals) and [one for one in after[:1] if one.isdigit() or (further and one == further.option)]:
@@ -253,7 +254,10 @@ def _unknown_command(head: str, rest: Sequence[str], known: Known) -> RequestErr
     if answer := _as_task(what, head, rest, known):
         return answer
     near = _near({*known.runtimes, *known.tasks, *known.commands} - word_set("ending"), head)
-    if hint := _hint(head) or (None if near else _misspelt_hint(head)):
+    hint = _hint(head) or (None if near else _misspelt_hint(head))
+    if rest and rest[0] in known.commands and not proposed.refusal([rest[0], head, *rest[1:]]):  # `show config FILE`
+        near, rest, hint = rest[0], [head, *rest[1:]], None
+    if hint:
         return RequestError(what, why=hint.why, fix=_filled(hint, rest), kind=_COMMAND)
     return _misspelt(what, near, rest, known)
 
@@ -350,15 +354,15 @@ def _forgotten_task(words: Sequence[str], known: Known, refused: PrimusError) ->
 def _misplaced_dashes(words: Sequence[str], known: Known, refused: PrimusError) -> RequestError | None:
     """The answer to a `--` in another place than before a task, or to another dash for it; None: they are not wrong."""
     end = words.index("run") if "run" in words else len(words)  # a program may have its own
-    bare = [*(word for word in words[:end] if word not in _DASHES), *words[end:]]
+    own = words[end + 1 + (words[end + 1 : end + 2] == ["--"]) :]  # of `direct run -- FILE`
+    bare = [*(word for word in words[:end] if word not in _DASHES), *words[end : end + 1], *own]
     dashed = with_dashes(bare, known)
+    dashed = [a for a, b in pairwise([*dashed, ""]) if (a, b) != ("pretrain", "--")]  # `pretrain train`
     whole = [*known.front, *with_stage(dashed)]
     further = proposed.refusal(whole)
     if [*words] in (bare, dashed) or "--" not in dashed or (further and further.kind != "missing"):
         return None
-    return RequestError(
-        refused.what, why="`--` comes before a task, and nowhere else", fix=_whole(whole), kind=_COMMAND
-    )
+    return RequestError(refused.what, why="`--` comes before a task and nowhere else", fix=_whole(whole), kind=_COMMAND)
 
 
 def _job_script(words: Sequence[str], refused: PrimusError) -> RequestError | None:
@@ -392,10 +396,15 @@ def _foreign_task(words: Sequence[str], known: Known, refused: PrimusError) -> R
 
 def _filled(hint: Hint, rest: Sequence[str]) -> str:
     """The command of a hint, with the person's own words."""
-    names = [word for word in rest if not word.startswith("-") and word not in word_set("verbs")]
+    own = [word for before, word in pairwise(["", *rest]) if before not in word_set("valued")]
+    names = [word for word in own if not word.startswith("-") and word not in word_set("verbs")]
     of_file = any(is_experiment(word) for word in names) and hint.file
     command = of_file or (names and hint.named) or hint.bare
-    return command.format(run=typed(names[:1]), names=typed(names), training=typed(as_training(rest)))
+    command = command.format(run=typed(names[:1]), names=typed(names), training=typed(as_training(rest)))
+    at = next((at for at, word in enumerate(rest) if word.startswith("-")), len(rest))
+    longer = [*shlex.split(command)[1:], *rest[at:]]
+    is_right = rest[at:] and rest[at] not in command and "\n" not in command and not proposed.refusal(longer)
+    return f"primus {typed(longer)}" if is_right else command
 
 
 def _command(runtime: Sequence[str], rest: Sequence[str], known: Known) -> str:

@@ -48,7 +48,8 @@ def checked(fix: str, retyped: Callable[[list[str], PrimusError], str], most: in
             left.append(line[: found.end("words")] + lacks + line[found.end("words") :] + then)
         else:
             rest = request.global_words(words)[1]
-            task = [at for at, word in enumerate(rest[:-1]) if word == "--"][-1:]
+            places = [at for at, word in enumerate(rest[:-1]) if word == "--" and rest[at + 1][:1] != "-"]
+            task = places[-1:] if rest[0] not in commands.names() else []
             head = " ".join([*rest[:1], *("--" for _ in task), *(rest[at + 1] for at in task)])
     return "\n".join(dict.fromkeys(left)) or (f"see `primus {head} --help`" if head else "")
 

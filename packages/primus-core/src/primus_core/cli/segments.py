@@ -77,12 +77,10 @@ def begins_training(word: str) -> bool:
 
 def as_training(rest: Sequence[str]) -> list[str]:
     """The words of the task `train` from a stage, `--config FILE` or a file, whichever they begin with."""
-    first = rest[0] if rest else ""
-    if first == _STAGE:
-        first, rest = (rest[1] if len(rest) > 1 else _STAGE), rest[1:]
-    if first.endswith(EXPERIMENTS):
-        return ["train", _STAGE, "--config", *rest]
-    return ["train", _STAGE, *(rest if first == _STAGE or rest else ("--config", "FILE"))]
+    if not rest:
+        return ["train", _STAGE, "--config", "FILE"]
+    rest = [word for word in rest if word not in ("train", _STAGE)]  # `pretrain train`, `--debug pretrain`
+    return ["train", _STAGE, *(["--config"] if rest and rest[0].endswith(EXPERIMENTS) else []), *rest]
 
 
 def with_stage(words: list[str]) -> list[str]:
@@ -106,11 +104,11 @@ def with_dashes(words: Sequence[str], known: Known) -> list[str]:
 
 
 def find_task(words: Sequence[str], tasks: Collection[str]) -> int:
-    """Where the task stands: behind a `--`, or else where it is no value of an option, or else anywhere."""
+    """Where the task stands: behind a `--`, or else where it is no value of an option; without a `--`, anywhere."""
     places = [index for index, word in enumerate(words) if word in tasks]
     behind = [index for index in places if index and words[index - 1] == "--"]
     certain = [index for index in places if not may_be_value(words, index)]
-    return next(iter([*behind, *certain, *places]), len(words))
+    return next(iter([*behind, *certain, *(places if "--" not in words else ())]), len(words))
 
 
 def may_be_value(words: Sequence[str], index: int) -> bool:

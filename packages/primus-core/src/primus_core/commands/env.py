@@ -81,9 +81,7 @@ def parser() -> Parser:
     explain.add_argument("names", nargs="*", metavar="NAME", help="show only these variables")
     for action in (show, explain):
         _add_options(action)
-    packed = actions.add_parser(
-        "capture", help="Write a description of this machine to a file.", epilog=_CAPTURE_EPILOG
-    )
+    packed = actions.add_parser("capture", help="Write this machine's description to a file.", epilog=_CAPTURE_EPILOG)
     packed.add_argument("-o", "--output", required=True, metavar="FILE", help="write to FILE, such as node.tar.gz")
     packed.add_argument("--force", action="store_true", help="overwrite FILE if it exists")
     return parser

@@ -28,13 +28,9 @@ _EPILOG = """examples:
 
 def parser() -> Parser:
     """The command's parser."""
-    parser = Parser(
-        prog="primus hooks", epilog=_EPILOG, description="List the hooks and patches that run around a launch."
-    )
+    parser = Parser(prog="primus hooks", epilog=_EPILOG, description="List hooks and patches that run around a launch.")
     commands = parser.add_subparsers(dest="command", required=True, metavar="{list}")
-    listing = commands.add_parser(
-        "list", help="List the scripts and plugins that would run, in their order.", epilog=_EPILOG
-    )
+    listing = commands.add_parser("list", help="List scripts and plugins that would run, in order.", epilog=_EPILOG)
     listing.add_argument("task", nargs="*", metavar="TASK [ACTION]", help="list only what runs for this task")
     listing.add_argument("--config", metavar="FILE", default="", help="include the hooks beside this experiment")
     listing.add_argument(

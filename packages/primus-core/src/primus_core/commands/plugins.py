@@ -1,4 +1,4 @@
-"""List the installed plugins, and whether they load."""
+"""List installed plugins, and whether they load."""
 
 from __future__ import annotations
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Collection, Iterator, Sequence
 
 from primus_core.planning.run_request import run_request
@@ -9,7 +10,7 @@ from primus_core.plugins.catalogue import Catalogue
 from primus_core.request.arguments import Parser, flags_of, parse_segment
 from primus_core.request.request import Layer, Request, global_words
 from primus_core.runs import lookup
-from primus_machine.errors import RequestError, suggestion
+from primus_machine.errors import RequestError, nearest, suggestion
 from primus_machine.host import HostRoot
 
 __all__ = ["parser", "run"]
@@ -69,7 +70,11 @@ def run(words: Sequence[str], layer: str) -> int:
 def _split(words: Sequence[str], catalogue: Catalogue) -> tuple[Sequence[str], list[Layer]]:
     """The words of this command, its switches behind a runtime, too; and the runtimes (`direct` if there is none)."""
     runtimes = catalogue.first_words("runtimes")
-    first = next((index for index, word in enumerate(words) if index and word in runtimes), len(words))
+    if words[1:] and words[0] in runtimes and words[1][:1] != "-":
+        whole = shlex.join([words[1], words[0], *words[2:]])
+        raise RequestError(f"the run comes before the runtime '{words[0]}'", fix=f"primus replay {whole}")
+    places = [index for index, word in enumerate(words) if word[:1] != "-" and nearest(word, runtimes, 0.8)]
+    first = next((at for at in places if any(word[:1] != "-" for word in words[:at])), len(words))
     switches = [word for word in words[first:] if word in ("--check", "--force", "--trust")]
     behind = [word for word in words[first:] if word not in switches] or ["direct"]
     return [*words[:first], *switches], list(_layers(behind[: -1 if behind[-1] == "--" else None], runtimes))
@@ -83,8 +88,6 @@ def _refuse_dashes(own: Sequence[str], words: Sequence[str]) -> None:
     """
     if "--" not in own:
         return
-    import shlex
-
     at = own.index("--")
     kept = [word for word in own[at + 1 :] if word in flags_of(parser())] if own[at + 1 :] else words[len(own) :]
     wrong = f" before '{words[at + 1]}'" if words[at + 1 :] else " at its end"
@@ -107,5 +110,7 @@ def _layers(words: Sequence[str], runtimes: Collection[str]) -> Iterator[Layer]:
                 f"segment {number}: no runtime is called '{head}'",
                 why="a replay names runtimes alone: what they run is in the snapshot",
                 fix=suggestion(head, runtimes) or f"known: {', '.join(sorted(runtimes))}",
+                options=[head],
+                meant=nearest(head, runtimes),
             )
         yield Layer(head, tuple(words[start + 1 : end]), number)

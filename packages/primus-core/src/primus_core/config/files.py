@@ -206,9 +206,7 @@ def _base(
     believed.require(target, "the base file")
     if (real := os.path.realpath(target)) in chain:
         circle = " → ".join(os.path.basename(p) for p in (*chain[chain.index(real) :], real))
-        raise ConfigError(
-            "the files extend each other in a circle", where=where, why=circle, fix="remove this `extends`"
-        )
+        raise ConfigError("files extend each other in a circle", where=where, why=circle, fix="remove this `extends`")
     return read_extended(target, environ, chain, mistakes, believed.opener, template, each)
 
 

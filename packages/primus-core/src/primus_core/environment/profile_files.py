@@ -140,9 +140,7 @@ def _word(kind: type) -> str:
 def _check_condition(key: str, wanted: Any, where: str) -> None:
     if key not in _CONDITIONS:
         fix = suggestion(key, _CONDITIONS)
-        raise ConfigError(
-            f"unknown condition {key!r}", where=where, why=f"conditions: {', '.join(_CONDITIONS)}", fix=fix
-        )
+        raise ConfigError(f"unknown condition {key!r}", where=where, why=f"known: {', '.join(_CONDITIONS)}", fix=fix)
     kind = bool if key == "deterministic" else str
     values = listed(wanted)
     if not values or not all(isinstance(value, kind) for value in values):

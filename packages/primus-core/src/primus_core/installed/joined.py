@@ -129,9 +129,7 @@ def _kind(group: str) -> str:
 
 def twins(kind: str, name: str, sources: Iterable[str]) -> RequestError:
     """The error for a name that is given twice."""
-    return RequestError(
-        f"two {kind}s are called '{name}'", why=" and ".join(sources), fix="uninstall or rename one of them"
-    )
+    return RequestError(f"two {kind}s are called '{name}'", why=" and ".join(sources), fix="uninstall or rename one")
 
 
 def broken(kind: str, name: str, source: str, why: str, fix: str = "") -> MachineError:

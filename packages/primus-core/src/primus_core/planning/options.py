@@ -45,9 +45,7 @@ def runtime_parser(runtime: Runtime | OuterRuntime, segment: str = "") -> Parser
     )
     parser.add_argument("--dry-run", action="store_true", help="show the plan without running it")
     parser.add_argument("--json", action="store_true", help="with --dry-run: print the plan as JSON")
-    parser.add_argument(
-        "--debug", action="store_true", help="show debug messages, the output of torchrun, and tracebacks"
-    )
+    parser.add_argument("--debug", action="store_true", help="show debug messages, torchrun's output, and tracebacks")
     parser.add_argument(
         "--assume-host",
         metavar="FILE|GPU",

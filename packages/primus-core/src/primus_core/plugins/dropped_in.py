@@ -64,9 +64,7 @@ class FunctionTask:
         return TaskPlan(
             place=call.place("", self.name.replace(" ", "-")),
             worker=Worker(OWN_TASK, args, launcher),
-            requires=(
-                Requirement("file", self.path, "it contains the code of the task: restore it, or name another file"),
-            ),
+            requires=(Requirement("file", self.path, "it contains the task's code: restore it, or name another file"),),
         )
 
 

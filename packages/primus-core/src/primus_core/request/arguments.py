@@ -163,13 +163,16 @@ def _parsed(parser: Parser, words: Sequence[str], elsewhere: Collection[str], mi
     words = _joined(parser, words)
     _refuse_positional(parser, words)
     words, rest = parser.split_rest(parser, words) if parser.split_rest else (words, ())
+    known, where = flags_of(parser), f"{parser.segment}: " if parser.segment else ""
+    for word in words:
+        if (flag := f"-{word.partition('=')[0]}") in known and len(flag) > 3:  # `-output` is no `-o utput`
+            raise _unknown(where, word, f"did you mean '{flag}'?", flag)
     try:
         args, unknown = parser.parse_known_args(list(words))
     except RequestError:  # argparse takes the value behind a misspelt option for a word of its own
         _refuse_misspelt(parser, words)
         raise
     parser = parser.below(words)
-    where = f"{parser.segment}: " if parser.segment else ""
     misplaced = [word for word in unknown if word.split("=", 1)[0] in elsewhere] if parser.rest_checked else []
     if misplaced:
         flag = misplaced[0].split("=", 1)[0]

@@ -82,13 +82,16 @@ def _without_framework(args: argparse.Namespace) -> RequestError:
         name = f"{pair[1]}=" if "=" in args.to else given  # what follows `=` is kept
         return RequestError(what, fix=f"--to {given}", options=[args.to], meant=name)
     word = args.to.strip("=").removeprefix("v")
-    is_version = word[:1].isdigit()
+    is_version, is_file = word[:1].isdigit(), word.endswith((".yaml", ".yml", ".toml"))
     try:
-        found = re.search(r"^ *framework: *['\"]?(\w+)", bounds.text_of(args.file), re.M) if is_version else None
+        found = re.search(r"^ *framework: *['\"]?(\w+)", bounds.text_of(args.file), re.M) if is_version or is_file else None
     except (OSError, UnicodeDecodeError):
         found = None
     backend = found[1] if found else ""
     framework = next((name for name, one in _NAMES.items() if one == backend), backend)
+    if is_file:
+        fix = f"--to {framework or 'FRAMEWORK'}==VERSION -o {args.to}"
+        return RequestError(f"'{args.to}' is not FRAMEWORK==VERSION", fix=fix)
     meant = f"{framework}=={word}" if framework else None
     fix = f"--to {meant or (f'torchtitan=={word}' if is_version else f'{word}==VERSION' if word else _EXAMPLE)}"
     return RequestError(f"'{args.to}' is not FRAMEWORK==VERSION", fix=fix, options=[args.to], meant=meant)

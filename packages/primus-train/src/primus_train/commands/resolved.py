@@ -95,7 +95,7 @@ def refuse_misplaced(args: argparse.Namespace) -> None:
     parser = runtime_options.runtime_parser(direct, "")
     options, valued = flags_of(parser), {f for one in parser.actions() if one.nargs != 0 for f in one.option_strings}
     for word in args.overrides:
-        if (flag := word.partition("=")[0]) in options:
+        if (flag := word.partition("=")[0]) in options or flag in ("--dry_run", "--dryrun"):
             has_value = flag == word and flag in valued
             raise RequestError(
                 f"unknown option '{flag}'",

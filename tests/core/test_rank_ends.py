@@ -234,7 +234,7 @@ def test_ranks_that_wait_for_one_that_left_are_ended(sleepers: Ranks, tmp_path: 
     while not sleepers.found.cannot_continue():
         time.sleep(0.05)
     assert [one.rank for one in sleepers.found.left] == [1]
-    assert sleepers.said[0].startswith("primus: rank 1 left with exit code 0 after step 7, and the others have waited")
+    assert sleepers.said[0].startswith("primus: rank 1 left with exit code 0 after step 7, and the others waited")
 
 
 def test_ranks_that_compute_are_left_alone(workers: Ranks) -> None:

@@ -39,7 +39,8 @@ def explain(error: Exception, words: list[str], environ: Mapping[str, str]) -> i
 
         for one in several:
             told = one.fix if environ.get(OUTER) else hints.retyped(words, one, several)  # nobody typed these words
-            one.fix = proposed.checked(told, hints.retyped)
+            fix = proposed.checked(told, hints.retyped)
+            one.fix = "\n".join(proposed.with_variables(line, environ) for line in fix.split("\n"))
             if "--dry-run" in words:  # what was to be shown shall not start once it is pasted
                 one.fix = "\n".join(map(_shown, one.fix.split("\n")))
             if "--config" in words[:-1]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from primus_core.cli import commands
 from primus_core.installed import homes
@@ -16,10 +16,11 @@ from primus_core.request.arguments import Parser, parse_segment
 from primus_machine.errors import PrimusError, RequestError
 from primus_machine.host import HostRoot
 
-__all__ = ["checked", "moved", "refusal"]
+__all__ = ["checked", "moved", "refusal", "with_variables"]
 
 _VARIABLES = r"(?P<variables>(?:[A-Z_]+=\S+ )*)"
 _COMMAND = re.compile(rf"(?P<before>(?:.*?(?:: |mean ))?`?){_VARIABLES}primus (?P<words>[^`]+)(?P<after>`?\??)")
+_TYPED = ("GPUS_PER_NODE", "NNODES", "NODE_RANK", "MASTER_ADDR", "MASTER_PORT", "PRIMUS_GPU_MODEL")
 _MOST = 3
 """So many mistakes of a command are mended one after the other."""
 
@@ -52,6 +53,16 @@ def checked(fix: str, retyped: Callable[[list[str], PrimusError], str], most: in
             task = places[-1:] if rest[0] not in commands.names() else []
             head = " ".join([*rest[:1], *("--" for _ in task), *(rest[at + 1] for at in task)])
     return "\n".join(dict.fromkeys(left)) or (f"see `primus {head} --help`" if head else "")
+
+
+def with_variables(line: str, environ: Mapping[str, str]) -> str:
+    """Return a line of a fix; before a launch in it, the variables that may have been typed before `primus`."""
+    found = _COMMAND.fullmatch(line)
+    if not found or not re.search(r"\S -- \S|^replay ", found["words"]) or line.count("primus ") > 1:
+        return line
+    names = [name for name in _TYPED if environ.get(name) and f"{name}=" not in found["variables"]]
+    own = "".join(f"{name}={shlex.quote(environ[name])} " for name in names)
+    return line[: found.start("variables")] + own + line[found.start("variables") :]
 
 
 def _split(text: str) -> list[str]:

@@ -49,15 +49,13 @@ def resolve(facts: Facts, environ: Mapping[str, str]) -> tuple[Distributed, tupl
             fix=f"set NODE_RANK to 0 to {nnodes - 1}, another one on each node, or unset both",
         )
     devices = len(visible(facts.gpus, environ))
-    gpus, gpus_from = _number("GPUS_PER_NODE", environ, max(devices, 1), 1, MAX_GPUS_PER_NODE)
+    gpus, source = _number("GPUS_PER_NODE", environ, max(devices, 1), 1, MAX_GPUS_PER_NODE)
     addr, addr_from = _address(environ, nnodes)
     # One node: a free port, so that two runs on one machine do not collide. Several: one that all of them know.
     own_port, meet = (facts.free_port, "free now") if nnodes == 1 else _port_of_job(environ)
     port, port_from = _number("MASTER_PORT", environ, own_port, 1, 65535)
     meet = meet if port_from == "default" else "where the ranks meet"
-    place = Distributed(
-        nnodes, node_rank, gpus, addr, port, tentative=not facts.host.is_known and gpus_from == "default"
-    )
+    place = Distributed(nnodes, node_rank, gpus, addr, port, tentative=not facts.host.is_known and source == "default")
     detected = _found(facts, environ) if facts.host.is_known else "unknown until the scheduler has chosen nodes"
     asked = f"devices to use on each node{f'; it has only {devices}' if 0 < devices < gpus else ''}"
     # A scheduler gives each job lists of its own: a person has not set them, and must not type them again.
@@ -66,7 +64,7 @@ def resolve(facts: Facts, environ: Mapping[str, str]) -> tuple[Distributed, tupl
         *((name, environ[name], "user", "GPUs that the ranks may use") for name in lists),
         ("NNODES", nnodes, nnodes_from, "nodes in the job; each of them runs this command"),
         ("NODE_RANK", node_rank, rank_from, "this node's index"),
-        ("GPUS_PER_NODE", gpus, gpus_from, detected if gpus_from == "default" else asked),
+        ("GPUS_PER_NODE", gpus, source, detected if source == "default" else asked),
         ("MASTER_ADDR", addr, addr_from, "where the ranks meet"),
         ("MASTER_PORT", port, port_from, meet),
     )

@@ -100,9 +100,7 @@ def _repeated(row: Row, other: Row) -> str:
 
 def _row(data: Any, where: str) -> Row:
     if not isinstance(data, dict):
-        raise ConfigError(
-            f"{data!r} is not a row", where=where, fix="write [[variable]], and name = and value = below it"
-        )
+        raise ConfigError(f"{data!r} is not a row", where=where, fix="write [[variable]], name = and value = below it")
     _check(data, _ROW_KEYS, where, "a variable")
     row = Row(**data)
     if not NAME.fullmatch(row.name) or row.name in OWNED:

@@ -11,7 +11,6 @@ from primus_core.contracts.observer import RunEnd
 from primus_core.execute.launch import Launch
 from primus_core.journal.record import FirstFailure
 from primus_core.outcome import closing, failed_lines, first_failure
-from primus_core.outcome.failure import Failure
 from primus_core.outcome.missed_checkpoint import describe_missed
 from primus_core.outcome.rank_ends import RankEnds
 from primus_core.outcome.retry_policy import FailedRank
@@ -28,9 +27,7 @@ class FailedStep:
         self, launch: Launch, ended: Ended, step: Step | None, ends: RankEnds | None, printed: Callable[[], str]
     ) -> None:
         self.launch, self.ended, self.step, self.printed = launch, ended, step, printed
-        self.first: Failure | None = first_failure.of_step(
-            launch.plan, launch.facts.hostname, ended, step, printed, ends
-        )
+        self.first = first_failure.of_step(launch.plan, launch.facts.hostname, ended, step, printed, ends)
 
     @property
     def exit_code(self) -> int:

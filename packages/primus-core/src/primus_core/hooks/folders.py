@@ -30,9 +30,7 @@ def hook_folders(facts: Facts, system: SystemConfig, beside: str, given: Sequenc
     implied, asked = ([path] if _may_hold_hooks(path, facts) else [] for path in (project, request))
     found = [*implied, *system.hook_folders, *asked, *whole]
     if not submitted and here("hooks") not in (project, request, *found) and os.path.isdir(here("hooks")):
-        trust.say_once(
-            "primus: note: hooks/ is not used: neither ./primus.yaml nor the file of the task is beside it\n"
-        )
+        trust.say_once("primus: note: hooks/ is not used: neither ./primus.yaml nor the task's file is beside it\n")
     return found
 
 

@@ -135,9 +135,7 @@ def twins(kind: str, name: str, sources: Iterable[str]) -> RequestError:
 def broken(kind: str, name: str, source: str, why: str, fix: str = "") -> MachineError:
     """The error for a plugin that cannot be used."""
     what = f"the {kind} '{name}' of {source} cannot be loaded"
-    return MachineError(
-        what, why=why, fix=fix or "correct, reinstall or remove it; `primus plugins` shows the status of all plugins"
-    )
+    return MachineError(what, why=why, fix=fix or "correct, reinstall or remove it; `primus plugins` shows them")
 
 
 def raised(error: Exception) -> tuple[str, str]:

@@ -164,9 +164,7 @@ class RankEnds:
         if waited < self._get_watch().grace_s + _MARGIN_S:
             return False
         self.waited_s = waited
-        self._tell(
-            f"rank {left[0].rank} {left[0].describe(self._directory)}, and the others have waited for {waited:.0f} s"
-        )
+        self._tell(f"rank {left[0].rank} {left[0].describe(self._directory)}, and the others waited for {waited:.0f} s")
         return True
 
     def _waited(self, now: float, ranks: Collection[int]) -> float:

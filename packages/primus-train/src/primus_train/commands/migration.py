@@ -84,7 +84,9 @@ def _without_framework(args: argparse.Namespace) -> RequestError:
     word = args.to.strip("=").removeprefix("v")
     is_version, is_file = word[:1].isdigit(), word.endswith((".yaml", ".yml", ".toml"))
     try:
-        found = re.search(r"^ *framework: *['\"]?(\w+)", bounds.text_of(args.file), re.M) if is_version or is_file else None
+        found = (
+            re.search(r"^ *framework: *['\"]?(\w+)", bounds.text_of(args.file), re.M) if is_version or is_file else None
+        )
     except (OSError, UnicodeDecodeError):
         found = None
     backend = found[1] if found else ""

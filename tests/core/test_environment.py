@@ -144,7 +144,12 @@ def test_a_name_that_no_variable_can_have_is_quoted(option: str) -> None:
     assert refused(option).what == f"--env: {name!r} cannot be the name of a variable"
 
 
-@pytest.mark.parametrize("option", ["./gone.env", ""])
+@pytest.mark.parametrize("option", ["./gone.env", "gone.env", "site/gone"])
+def test_a_file_that_is_missing_is_told_as_one(option: str) -> None:
+    assert refused(option).what == f"there is no file '{option}'"
+
+
+@pytest.mark.parametrize("option", ["gone-1", ""])
 def test_what_is_neither_setting_nor_name_nor_file_is_refused(option: str) -> None:
     error = refused(option)
     assert error.what.endswith("is neither NAME=VALUE, nor the NAME of a variable, nor a file")

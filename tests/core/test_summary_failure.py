@@ -300,9 +300,9 @@ def test_after_a_loss_that_is_not_finite_a_tenth_of_the_learning_rate_that_was_t
     tmp_path: Path,
 ) -> None:
     (tmp_path / "metrics.jsonl").write_text(json.dumps(row(1, None)) + "\n", encoding="utf-8")
-    typed = ["primus", "direct", "--", "train", "x", "--optimizer.lr=1", "min_lr=0", "lr=2"]
-    shown = "primus direct -- train x --optimizer.lr=0.1 min_lr=0 lr=0.2 --new"
-    how = "    # with a tenth of the learning rate: the loss was not finite"
+    typed = ["primus", "direct", "--", "train", "x", "--optimizer.lr=0.004", "min_lr=0", "lr=1e9"]
+    shown = "primus direct -- train x --optimizer.lr=0.0004 min_lr=0 lr=0.001 --new"
+    how = "    # with a lower learning rate: the loss was not finite"
     assert continuing.continuing_line(typed, str(tmp_path), "") == shown + how
     shown = "primus direct -- train x --new    # with a lower learning rate: the loss was not finite"
     assert continuing.continuing_line(typed[:5], str(tmp_path), "") == shown

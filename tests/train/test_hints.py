@@ -101,6 +101,9 @@ def test_a_missing_word_is_named_with_what_it_may_be(
         ("container --image I -user 1:1 -- run x.py", "primus container --image I --user 1:1 -- run x.py"),
         ("replay latest containre --dry-run --image I", "primus replay latest container --dry-run --image I"),
         ("replay latest --image I container", "primus replay latest container --image I"),
+        ("container run --image I -- run x.py", "fix: primus container --image I -- run x.py"),
+        ("config validate x.yaml -f y", "fix: remove it: FILE is x.yaml"),
+        ("log latest", "fix: primus logs latest"),
         ("direct run -- x.py", "fix: primus direct -- run x.py"),
         ("direct -- pretrain train --config x.yaml", "fix: primus direct -- train pretrain --config x.yaml"),
         ("direct train --numa pretrain --config x.yaml", "fix: primus direct --numa -- train pretrain --config x.yaml"),
@@ -224,6 +227,18 @@ def test_a_misspelt_word_is_answered_with_the_whole_command(
 ) -> None:
     assert main(words.split()) == 2
     assert capsys.readouterr().err.splitlines()[-1].strip() == whole
+
+
+def test_a_proposed_launch_keeps_the_variables_that_were_typed_before_it(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GPUS_PER_NODE", "2")
+    assert told(["train", "pretrain", "--config", "x.yaml"], capsys).startswith(
+        "GPUS_PER_NODE=2 primus direct -- train"
+    )
+    assert told(["direct", "--nproc_per_node=4", "--", "bench", "gemm", "-M", "8"], capsys).count("GPUS_PER_NODE") == 1
+    assert told(["runs", "lst"], capsys) == "did you mean 'list'?"
+    assert told(["rns", "list"], capsys) == "did you mean `primus runs list`?"
 
 
 @pytest.mark.torch  # a backend is installed there

@@ -198,13 +198,17 @@ def container_run(words: Sequence[str]) -> str:
 
     So the image is the first word, or the one before a program that is started, or before the `--` of a task.
     """
+    if "--image" in words[:-1]:  # `container run --image IMAGE -- run FILE`
+        named = words.index("--image")
+        kept = [*words[:named], *words[named + 2 :]]
+        begin = next((at for at, word in enumerate(kept) if word == "--" or is_program(word)), len(kept))
+        words = [*kept[:begin], words[named + 1], *kept[begin:]]
     places = (at for at, word in enumerate(words) if at and (word == "--" or word in LAUNCHERS or is_program(word)))
     if not (at := next(places, 0)):
         image = next((word for word in words if re.fullmatch(_IMAGE, word)), words[0] if len(words) == 1 else "IMAGE")
         return _command("container", "--image", image, "--", "train", "pretrain", "--config", "FILE")
     begin = at + program_at(words[at:])
-    drop = word_set("of_docker")
-    options = [word for word in words[: at - 1] if word not in drop and not word.startswith("--gpus=")]
+    options = [word for word in words[: at - 1] if word not in word_set("of_docker") and not word.startswith("--gpus=")]
     if "--gpus" in options:  # the runtime gives those that are here
         del options[options.index("--gpus") : options.index("--gpus") + 2]
     container = ("container", "--image", words[at - 1], *options, "--")

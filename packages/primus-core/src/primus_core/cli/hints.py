@@ -229,8 +229,7 @@ def _former_segments(words: Sequence[str], known: Known, refused: PrimusError) -
         whole = former.with_runtimes(words, lambda rest: find_task(rest, known.tasks))
         meant = former.as_program(words) or (_whole([*known.front, *whole]) if whole else "")
         return f"did you mean: {meant}" if meant else ""
-    of_program = refused.option == "--script" or refused.kind == "unknown task"
-    return former.as_program(words) if of_program else ""
+    return former.as_program(words) if refused.option == "--script" or refused.kind == "unknown task" else ""
 
 
 def _means_runtime(words: Sequence[str], known: Known) -> bool:

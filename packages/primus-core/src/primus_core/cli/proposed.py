@@ -160,8 +160,7 @@ def _moved(words: Sequence[str], flag: str) -> list[str]:
     owner = segments[owners[-1]]
     if taken not in (owner[at : at + len(taken)] for at in range(len(owner))):
         owner += taken
-    front = request.global_words(words)[0]
-    return [*front, *(word for segment in segments for word in (*segment, "--"))][:-1]
+    return [*request.global_words(words)[0], *(word for segment in segments for word in (*segment, "--"))][:-1]
 
 
 def _has(parser: Parser, name: str, flag: str) -> bool:

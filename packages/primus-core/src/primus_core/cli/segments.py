@@ -43,8 +43,7 @@ def with_task(words: Sequence[str], known: Known, *, guess: bool = False) -> lis
     `guess`: also where that may be the value of an option.
     """
     places = [at for at in range(len(words)) if begins_training(words[at]) or begins_program(words, at, known)]
-    certain = [at for at in places if not may_be_value(words, at)]
-    begin = next(iter([*certain, *(places if guess else ())]), len(words))
+    begin = next(iter([*(at for at in places if not may_be_value(words, at)), *(places if guess else ())]), len(words))
     if begin == len(words) or find_task(words, known.tasks) < len(words):
         return list(words)
     is_program = begins_program(words, begin, known)

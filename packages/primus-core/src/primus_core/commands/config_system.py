@@ -84,5 +84,4 @@ def _short(value: Any) -> str:
 
 def _place(origin: str) -> str:
     """A place below the folder where the person stands, from there."""
-    here = os.path.join(os.getcwd(), "")
-    return origin.removeprefix(here)
+    return origin.removeprefix(os.path.join(os.getcwd(), ""))

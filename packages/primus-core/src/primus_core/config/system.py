@@ -176,8 +176,7 @@ def load(host: HostRoot, extra: str = "") -> SystemConfig:
     ]
     layers = [_layer(name, path, host.environ, required=False) for name, path in places]
     if extra:
-        path = os.path.join(host.cwd(), os.path.expanduser(extra))
-        layers.append(_layer(EXTRA, path, host.environ, required=True))
+        layers.append(_layer(EXTRA, os.path.join(host.cwd(), os.path.expanduser(extra)), host.environ, required=True))
     return SystemConfig(tuple(layers), host.environ)
 
 

@@ -163,7 +163,8 @@ class _Checked:
         return self._path(path, value, kind) if value else ""
 
     def _misshapen(self, path: Path, value: Any, shape: str) -> NoReturn:
-        self._fail(path, f"`{dotted(path)}` takes {shape}", why=f"it is {_shown(path, value)}")
+        fix = f"write [{value}]" if "list" in shape and isinstance(value, str) else ""
+        self._fail(path, f"`{dotted(path)}` takes {shape}", why=f"it is {_shown(path, value)}", fix=fix)
 
     def _number(self, path: Path, value: Any, shape: str, least: int) -> float:
         if isinstance(value, bool) or not isinstance(value, int | float) or not least < value < 1e9:

@@ -148,6 +148,10 @@ def _file(path: str, environ: Mapping[str, str]) -> Iterable[Variable]:
 def _variable(text: str, environ: Mapping[str, str], origin: str, where: str) -> Variable:
     name, equals, value = text.partition("=")
     if not NAME.fullmatch(name):
+        if not equals and ("/" in name or name.endswith(".env")):
+            from primus_core.config.files import missing_file
+
+            raise missing_file(name)
         is_pair = f"{where}: {name!r} cannot be the name of a variable"
         bare = name.removesuffix("+")
         example = f"{bare}=${{{bare}}}{value}" if bare != name else "NCCL_DEBUG=INFO"
@@ -233,8 +237,7 @@ def resolve(
     layers = ((low, ()), (person, person), (hooks, ()), (forced, person), (options, (*person, *forced)))
     for layer, repeated in layers:
         for variable in layer:
-            below = claims.get(variable.name, [])
-            kept = [v for v in below if v.value != variable.value or v not in repeated]
+            kept = [v for v in claims.get(variable.name, []) if v.value != variable.value or v not in repeated]
             claims[variable.name] = [*kept, variable]
     return tuple(_winner(claims[name]) for name in sorted(claims))
 

@@ -31,7 +31,7 @@ def hook_folders(facts: Facts, system: SystemConfig, beside: str, given: Sequenc
     found = [*implied, *system.hook_folders, *asked, *whole]
     if not submitted and here("hooks") not in (project, request, *found) and os.path.isdir(here("hooks")):
         trust.say_once("primus: note: hooks/ is not used: neither ./primus.yaml nor the task's file is beside it\n")
-    return found
+    return [*dict.fromkeys(found)]
 
 
 def _may_hold_hooks(folder: str, facts: Facts) -> bool:

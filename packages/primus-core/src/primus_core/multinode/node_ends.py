@@ -275,8 +275,7 @@ def _first(nodes: Sequence[_Node], *, cancelled: bool) -> Verdict:
         return Verdict("the job was cancelled", by_others=True, cancelled=True)
     if interrupted := [node for node in nodes if node.known.status == "interrupted"]:
         first = min(interrupted, key=lambda node: node.known.ended or 0.0)
-        what = f"Primus on {first.name} was interrupted"
-        return Verdict(what, node_rank=first.rank, by_others=True, cancelled=True)
+        return Verdict(f"Primus on {first.name} was interrupted", node_rank=first.rank, by_others=True, cancelled=True)
     return Verdict("")
 
 

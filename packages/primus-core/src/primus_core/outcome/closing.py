@@ -89,9 +89,8 @@ def render(rows: Sequence[Row], *, status: str, run_dir: str, seconds: float, ne
     """The closing lines of a run that completed or was interrupted."""
     lines = [f"primus: {status} in {_duration(seconds)}", f"  run    {run_dir}"]
     if rows:
-        lines.append(
-            f"  loss   {_loss(rows[0])} at step {rows[0]['step']} → {_loss(rows[-1])} at step {rows[-1]['step']}"
-        )
+        first, last = (f"{_loss(row)} at step {row['step']}" for row in (rows[0], rows[-1]))
+        lines.append(f"  loss   {first}" + f" → {last}" * (first != last))
         latest = {row["step"]: row for row in rows}  # a step that was done again counts once
         speeds = [row["tokens_per_second"] for row in latest.values() if row.get("tokens_per_second")]
         if speeds:

@@ -18,6 +18,7 @@ __all__ = ["continuing_line", "last_finite", "restart_words"]
 
 _RATE = r"^((?:--)?(?:[\w.]+\.)?(?:min_)?(?:lr|learning_rate)=)([\d.]+(?:e[+-]?\d+)?)$"
 """As a learning rate is typed, in the words of each framework."""
+_HIGH = 1e-3  # Adam's default: few trainings start higher
 
 
 def continuing_line(typed: Sequence[str], directory: str, continues: str) -> str:
@@ -29,8 +30,8 @@ def continuing_line(typed: Sequence[str], directory: str, continues: str) -> str
     if not again or SECRET in " ".join(again):
         return ""
     if rows and rows[-1]["loss"] is None:
-        lower = [re.sub(_RATE, lambda typed: f"{typed[1]}{float(typed[2]) / 10:g}", word) for word in again]
-        how = "with a lower learning rate" if lower == again else "with a tenth of the learning rate"
+        lower = [re.sub(_RATE, lambda typed: f"{typed[1]}{min(float(typed[2]) / 10, _HIGH):g}", word) for word in again]
+        how = "with a lower learning rate"
         return f"{shlex.join([*lower, *shlex.split(restart_words(directory))])}    # {how}: the loss was not finite"
     end = rows[-1]["steps"] if rows and isinstance(rows[-1]["steps"], int) else math.inf
     newest = max(saved_steps(directory), default=0)

@@ -148,8 +148,7 @@ def _around(inner: Plan, runtime: str, wrapped: OuterPlan, own: Sequence[Variabl
 
 def finished(planned: Planned, command: tuple[str, ...], environ: Mapping[str, str]) -> Planned:
     """The same, with the command line as it was typed, less its secrets."""
-    words = redact_words(command, values_in(planned.plan, environ))
-    return planned._replace(plan=planned.plan._replace(command=words))
+    return planned._replace(plan=planned.plan._replace(command=redact_words(command, values_in(planned.plan, environ))))
 
 
 def clean(asked: Request, host: HostRoot, catalogue: Catalogue) -> int | None:

@@ -114,7 +114,7 @@ class Planning:
         task, name, words = self.catalogue.task(self.request.task)
         if not (self.first and self.first.replay):  # the settings of a replay are those of its snapshot
             words = (*words, *self.printed_words)
-        refuse_secrets(words, "" if name == "train" else "export it for the task to read")  # first: errors quote
+        refuse_secrets(words, is_setting=name == "train")  # first: errors quote
         words = (*self.settings_of(task, name), *words)
         sub = task_parser(task, name, segment_name(self.request.task_segment, name))
         task_args = parse_segment(sub, words, elsewhere=set(flags_of(self.parser)) - set(flags_of(sub)))

@@ -86,8 +86,7 @@ def declared(tree: ast.Module) -> list[tuple[str, str]]:
     """The (name, help) of each task in a file's tree."""
     functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
     named = [(name, f) for f in functions for d in f.decorator_list if (name := _registered(d))]
-    found = [(name, (ast.get_docstring(f) or "").partition("\n")[0]) for name, f in named]
-    return found + subparsers.declared(tree)
+    return [(name, (ast.get_docstring(f) or "").partition("\n")[0]) for name, f in named] + subparsers.declared(tree)
 
 
 def _registered(decorator: ast.expr) -> str:

@@ -58,5 +58,4 @@ def secrets(replay: Replay, switches: argparse.Namespace, host: HostRoot) -> Hos
     from getpass import getpass
 
     asked = "primus: {} is a secret that the run had. Its value: "
-    given = {name: getpass(asked.format(name)) for name in replay.missing_secrets}
-    return host.with_environ({**host.environ, **given})
+    return host.with_environ({**host.environ, **{name: getpass(asked.format(name)) for name in replay.missing_secrets}})

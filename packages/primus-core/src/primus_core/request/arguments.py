@@ -200,20 +200,22 @@ def _parsed(parser: Parser, words: Sequence[str], elsewhere: Collection[str], mi
 
 def _refuse_positional(parser: Parser, words: Sequence[str]) -> None:
     """Refuse options of other tools for what stands by itself here: `config show --config FILE`."""
-    parser = parser.below(words)
+    above, parser = parser, parser.below(words)
     if parser.split_rest or (parser.rest and parser.segment):  # the words of a program, settings of a training
         return
     flags = flags_of(parser)
     names = [str(action.metavar) for action in parser.actions() if not action.option_strings and action.metavar]
+    words = words[len(parser.prog.split()) - len(above.prog.split()) :]
+    is_given = len(names) == 1 and words and words[0][:1] != "-"
     unknown = [word for word in words if word[:1] == "-" and word.partition("=")[0] not in flags]
     found = [(word, name) for word in unknown for name in names if _is_positional(parser.prog, word, name)]
     if found:
         where = f"{parser.segment}: " if parser.segment else ""
         fix = f"write {' and '.join(dict.fromkeys(name for _, name in found))} alone, without an option"
-        options = [*dict.fromkeys(word for word, _ in found)]
-        raise RequestError(
-            f"{where}unknown option '{options[0].partition('=')[0]}'", fix=fix, kind="positional", options=options
-        )
+        fix = f"remove it: {names[0]} is {words[0]}" if is_given else fix
+        options, kind = [*dict.fromkeys(word for word, _ in found)], "" if is_given else "positional"
+        what = f"{where}unknown option '{options[0].partition('=')[0]}'"
+        raise RequestError(what, fix=fix, kind=kind, options=options)
 
 
 def _is_positional(place: str, word: str, name: str) -> bool:

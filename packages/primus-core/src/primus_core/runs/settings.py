@@ -36,8 +36,7 @@ def _leaves(value: Any, path: Path) -> Iterator[tuple[Path, Any]]:
 
 def dotted(path: Path) -> str:
     """A path as one reads it: `optimizer.groups[0].lr`."""
-    text = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path)
-    return text.removeprefix(".")
+    return "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path).removeprefix(".")
 
 
 def differing(before: Mapping[Any, Any], after: Mapping[Any, Any]) -> Iterator[tuple[str, str, str]]:

@@ -207,7 +207,7 @@ def redact_words(words: Iterable[str], values: Iterable[str] = ()) -> tuple[str,
     )
 
 
-def refuse_secrets(words: Iterable[str], fix: str = "") -> None:
+def refuse_secrets(words: Iterable[str], fix: str = "", *, is_setting: bool = True) -> None:
     """The rule for the words of every task: everybody on a machine can read them, and they are saved with the run.
 
     Raises:
@@ -221,10 +221,10 @@ def refuse_secrets(words: Iterable[str], fix: str = "") -> None:
             # A reference stays one where the variable's name says that it holds a secret.
             last = re.sub(r"\W", "_", name.rpartition(".")[2]).upper()
             variable = "HF_TOKEN" if last.startswith("HF_") else last if is_secret_name(last) else f"{last}_TOKEN"
-            setting = f"; where {name} is a setting of `train`: {name}='${{{variable}}}'" if name else ""
+            setting = f"; where {name} is a setting of `train`: {name}='${{{variable}}}'" if name and is_setting else ""
             raise RequestError(
                 f"{what} contains a secret, which everybody on this machine could read on the command line",
-                fix=fix or f"export {variable.strip('_')}=... for the task to read{setting}",
+                fix=fix or f"export it as {variable.strip('_')} for the task to read{setting}",
             )
 
 

@@ -132,8 +132,7 @@ def _rendezvous(facts: Facts, place: Distributed, limit_s: float) -> Step:
     """The nodes wait for each other just before their ranks start: what comes before may take longer on some."""
     where = ("--address", place.master_addr, "--port", str(place.master_port))
     node = ("--nodes", str(place.nnodes), "--node-rank", str(place.node_rank), "--timeout", f"{limit_s:g}")
-    gpus = ("--gpus",) if facts.gpus else ()
-    argv = (facts.python, "-m", RANK, RENDEZVOUS, *where, *node, *gpus)
+    argv = (facts.python, "-m", RANK, RENDEZVOUS, *where, *node, *(("--gpus",) if facts.gpus else ()))
     return Step("rendezvous", argv, facts.cwd, kind="rendezvous")
 
 

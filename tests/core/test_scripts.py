@@ -226,7 +226,7 @@ def test_a_failing_hook_stops_the_launch_with_its_exit_code(primus: Run, stage: 
     assert not (stage / "ran").exists()
     record = metadata(run_of(stage, "show"))
     assert (record["status"], record["exit_code"]) == ("failed", 7)
-    assert record["first_failure"]["what"] == "hook hooks/1.sh: exit code 7"
+    assert record["first_failure"]["what"] == "hook hooks/1.sh: exit code 7: no disk in /data"
 
 
 def test_a_hook_that_fails_in_silence_is_not_blamed_with_anothers_words(primus: Run, stage: Path) -> None:

@@ -214,3 +214,10 @@ def test_an_error_below_a_misspelt_key_is_found_too(primus: Run, third_party: st
     done = primus(*TRAIN.split(), env={"PYTHONPATH": third_party})
     assert "did you mean 'overrides'?" in done.stderr
     assert "did you mean 'steps'?" in done.stderr
+
+
+def test_a_file_of_a_framework_that_is_not_installed_is_told_as_one(primus: Run, tmp_path: Path) -> None:
+    (tmp_path / "exp.yaml").write_text("base_config: base.yml\nper_device_batch_size: 2\nsteps: 5\n")
+    done = primus(*TRAIN.split())
+    assert (done.returncode, done.stdout) == (3, "")
+    assert "exp.yaml: the file is in the form of maxtext, which is not installed\n  fix: " in done.stderr

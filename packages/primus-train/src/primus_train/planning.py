@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from primus_core.environment import resolve as environment
 from primus_core.errors import ConfigError, MachineError, Mistakes, RequestError
+from primus_core.installed import homes
 from primus_core.plan.plan import BACKEND_CONFIG, EXPERIMENT, PlannedFile, Requirement, RunPlace, Variable, Worker
 from primus_core.plugins.contracts import TaskCall, TaskPlan
 from primus_core.request import former
@@ -272,6 +273,12 @@ class Planning:
                 marks = {prefix + path: mark for path, mark in self.document.marks.items()}
                 self.document = Document(dict(adopted), {**marks, (): self.document.where(())}, self.document.files)
                 return
+        for name in {*homes.names("backends")} - {*self.catalogue.names("backends")}:
+            form = former.word_set(f"form {name}")
+            if form and form <= {*self.document.data}:
+                what = f"the file is in the form of {name}, which is not installed"
+                fix = homes.how_to_install(str(homes.home_of("backends", name)))
+                raise MachineError(f"{self.document.where(()).partition(':')[0]}: {what}", fix=fix)
 
     def _backend(self, name: str, module: str) -> Backend:
         where = self.document.where(("modules", module, "framework"))

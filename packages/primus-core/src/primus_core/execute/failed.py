@@ -11,6 +11,7 @@ from primus_core.contracts.observer import RunEnd
 from primus_core.execute.launch import Launch
 from primus_core.journal.record import FirstFailure
 from primus_core.outcome import closing, failed_lines, first_failure
+from primus_core.outcome.failure import reason_in
 from primus_core.outcome.missed_checkpoint import describe_missed
 from primus_core.outcome.rank_ends import RankEnds
 from primus_core.outcome.retry_policy import FailedRank
@@ -57,7 +58,8 @@ class FailedStep:
         why = first_failure.of_script(ended, script) if script else ""
         failure = first.to_record() if first else None
         if script:
-            failure = FirstFailure(what=f"{script.name}: {why or f'exit code {code}'}", exit_code=code)
+            said = why or ": ".join(filter(None, (f"exit code {code}", reason_in(launch.masked(self.printed())))))
+            failure = FirstFailure(what=f"{script.name}: {said}", exit_code=code)
         trace, host = (first.traceback, first.host) if first else ("", "")
         if first and step and step.ranks:
             failed_lines.keep_traceback(launch.directory, first.rank, launch.masked(first.traceback))

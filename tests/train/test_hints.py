@@ -103,6 +103,8 @@ def test_a_missing_word_is_named_with_what_it_may_be(
         ("replay latest --image I container", "primus replay latest container --image I"),
         ("container run --image I -- run x.py", "fix: primus container --image I -- run x.py"),
         ("config validate x.yaml -f y", "fix: remove it: FILE is x.yaml"),
+        ("env -json", "primus env show --json"),
+        ("direct -- train -config x.yaml", "primus direct -- train --config x.yaml pretrain"),
         ("log latest", "fix: primus logs latest"),
         ("direct run -- x.py", "fix: primus direct -- run x.py"),
         ("direct -- pretrain train --config x.yaml", "fix: primus direct -- train pretrain --config x.yaml"),

@@ -44,14 +44,18 @@ def checked(fix: str, retyped: Callable[[list[str], PrimusError], str], most: in
             before, after = found["before"] + found["variables"], better[0]["words"] + found["after"]
             left.append(f"{before}{better[0]['variables']}primus {after}")
         elif found and (not refused or error.kind == "missing"):
-            lacks = "".join(f" {one}" + " ..." * (one[0] == "-") for one in error.options if refused and one[0] != "{")
+            lacks = [one for one in error.options if refused and one[0] != "{"]  # {list}: it may be left out
+            lacks = [f"{one} ..." if one[0] == "-" else former.example(error.where, one) or one for one in lacks]
+            at = 1 if "ACTION" in error.options else len(words)
+            whole = shlex.join([*words[:at], *" ".join(lacks).split(), *words[at:]]) if lacks else found["words"]
             then = f"    # then: {error.what}" if error.kind == "unfit" else ""
-            left.append(line[: found.end("words")] + lacks + line[found.end("words") :] + then)
+            left.append(line[: found.start("words")] + whole + line[found.end("words") :] + then)
         else:
             rest = request.global_words(words)[1]
             places = [at for at, word in enumerate(rest[:-1]) if word == "--" and rest[at + 1][:1] != "-"]
             task = places[-1:] if rest[0] not in commands.names() else []
-            head = " ".join([*rest[:1], *("--" for _ in task), *(rest[at + 1] for at in task)])
+            whole = [*rest[:1], *("--" for _ in task), *(rest[at + 1] for at in task)]
+            head = " ".join(whole[: 1 if getattr(refusal(whole), "kind", "") == "unknown task" else None])
     return "\n".join(dict.fromkeys(left)) or (f"see `primus {head} --help`" if head else "")
 
 

@@ -24,9 +24,7 @@ _EPILOG = """examples:
 
 def parser() -> Parser:
     """The command's parser."""
-    parser = Parser(
-        prog="primus plugins", epilog=_EPILOG, description="List the installed plugins, and whether they load."
-    )
+    parser = Parser(prog="primus plugins", epilog=_EPILOG, description="List installed plugins, and whether they load.")
     parser.add_argument("--json", action="store_true", help="print JSON")
     return parser
 

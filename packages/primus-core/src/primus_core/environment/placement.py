@@ -116,9 +116,7 @@ def refuse_wrong_master(facts: Facts, place: Distributed, environ: Mapping[str, 
     leads = f"leads to {', '.join(found)}, which is not an address of {node}" if found else "cannot be resolved there"
     outside = f", not on '{addr}'" if addr.split(".")[0] not in allocated(environ) else ""
     job = f"; the job runs on {nodes}{outside}" if nodes else ""
-    by_hand = (
-        f"set MASTER_ADDR={node}, or start node rank 0 on {addr}; if the port is forwarded: --rendezvous-timeout 0"
-    )
+    by_hand = f"set MASTER_ADDR={node}, or start node rank 0 on {addr}; for a forwarded port: --rendezvous-timeout 0"
     raise RequestError(
         f"MASTER_ADDR is '{addr}', but node rank 0 is {node}",
         why=f"the ranks meet on node rank 0, and '{addr}' {leads}{job}",

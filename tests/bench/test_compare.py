@@ -94,6 +94,22 @@ def test_a_note_that_only_one_result_has_is_shown(primus: Run, tmp_path: Path) -
     assert "both" not in done.stdout + done.stderr
 
 
+def test_a_result_that_is_not_there_is_answered_with_a_near_one_or_the_command_that_writes_it(
+    primus: Run, tmp_path: Path
+) -> None:
+    _result(tmp_path / "a.json")
+    _result(tmp_path / "before.json", benchmark="memory")
+    for words, fixes in {
+        ("a.json", "c.json"): ["write it: primus direct -- bench gemm -M 4096 --output c.json"],
+        ("before.json", "x/after"): ["write it: primus direct -- bench memory --output x/after.json"],
+        ("a.json", "befor.json"): ["did you mean 'before.json'?", "primus bench compare a.json before.json"],
+        ("a.json", "a1.json"): ["write it: primus direct -- bench gemm -M 4096 --output a1.json"],
+    }.items():
+        refused = primus("bench", "compare", *words)
+        shown = [line.strip().removeprefix("fix: ") for line in refused.stderr.splitlines()[2:]]
+        assert (refused.returncode, shown) == (2, fixes), refused.stderr
+
+
 @pytest.mark.full
 def test_what_cannot_be_compared_is_refused_with_what_to_do(primus: Run, tmp_path: Path) -> None:
     (tmp_path / "old.json").write_text('{"schema": 2}')

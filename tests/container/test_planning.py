@@ -172,6 +172,32 @@ def test_options_of_the_engine_pass_verbatim_before_the_image(argv: Planned) -> 
     ]
 
 
+@pytest.mark.parametrize(
+    ("words", "engine", "meant"),
+    [
+        (("--shm", "1g"), "podman", "--shm-size"),
+        (("--mounts=a:b",), "podman", "--mount"),
+        (("--memry", "1g"), "docker", "--memory"),
+        (("--gpu", "all"), "docker", "--gpus"),
+        (("--gpu", "all"), "podman", ""),  # that version has none
+        (("--detac",), "podman", ""),  # it is refused
+        (("--no-hostname",), "podman", ""),
+        (("--of-a-fork=3",), "podman", ""),
+        (("--shm", "1g"), "apptainer", ""),
+    ],
+)
+def test_an_option_that_the_engine_does_not_have_is_passed_on_with_what_was_meant(
+    primus: Run, project: Path, words: tuple[str, ...], engine: str, meant: str
+) -> None:
+    whole = ("container", "--dry-run", "--json", "--engine", engine, "--image", "IMG", *words, *TASK)
+    plan = json.loads(primus(*whole, cwd=project).stdout)
+    step = plan["steps"][0]
+    assert set(words) <= set(step["argv"])
+    told = "\n".join([step["advice"], *plan["notes"]])
+    assert told.count("did you mean") == 2 * bool(meant)
+    assert told.count(f"did you mean '{meant}'?") == 2 * bool(meant)
+
+
 def test_mounts_in_all_their_forms(argv: Planned, project: Path) -> None:
     data = project.parent / "data"
     data.mkdir(exist_ok=True)

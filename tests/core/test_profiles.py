@@ -315,7 +315,7 @@ WRONG = {
     "every version": (ROW + 'when = { rocm = "" }\n', "this is not a version"),
     "lists without an end": ("x = " + "[" * 20000, "cannot be read"),
     "no row": ("variable = [1]\n", "1 is not a row"),
-    "no PCI id": ('pci_ids = ["75a8"]\n', "is not a PCI id"),
+    "no PCI id": ('pci_ids = ["75a8"]\n', "not a PCI id"),
 }
 
 

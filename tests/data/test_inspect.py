@@ -11,7 +11,7 @@ import pytest
 from tests.data.conftest import Prepare, as_lines
 from tests.data.prepared import as_json, data, head_of, poke, tokenizer, write
 
-from primus_core.errors import MachineError, RequestError, SeveralErrors
+from primus_core.errors import MachineError, PrimusError, RequestError, SeveralErrors
 from primus_data.indexed import layout
 from primus_data.indexed.layout import Layout
 from primus_data.indexed.writer import IndexedWriter
@@ -193,6 +193,33 @@ def test_a_text_is_refused_with_the_command_that_prepares_it(tmp_path: Path) -> 
     with pytest.raises(RequestError) as refused:
         data("verify", str(tmp_path))
     assert refused.value.fix == f"name a prefix in it: {tmp_path}/x"
+
+
+def test_a_prefix_that_is_not_there_is_answered_with_one_that_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    write(Path("tokens_text_document"), DOCUMENTS)
+    Path("half_text_document.idx").touch()
+    (tmp_path / "sub").mkdir()
+    write(tmp_path / "sub/web_text_document", DOCUMENTS)
+    named = {
+        **dict.fromkeys(("tokens", "tokens_text", "tokens_text_documnet", "tokens_text_text_document"), "tokens"),
+        "sub/web": "sub/web",
+    }
+    for action in ("inspect", "verify"):
+        for typed, near in named.items():
+            with pytest.raises(PrimusError, match="not found") as refused:
+                data(action, typed)
+            assert refused.value.fix.endswith(f", such as {near}_text_document")
+            assert data(action, f"{near}_text_document", *["--fast"] * (action == "verify")) == 0
+        for far in ("half", "books", "corpus_text_document", "elsewhere/x"):
+            with pytest.raises(PrimusError, match="not found") as refused:
+                data(action, far)
+            assert "such as" not in refused.value.fix
+    with pytest.raises(RequestError, match="not found") as found:
+        data("merge", "--input", "tokens", "--output-prefix", "all")
+    assert found.value.fix.endswith("such as tokens_text_document")
 
 
 def test_text_that_is_prepared_and_the_record_of_prepared_data_lead_to_the_data(

@@ -18,7 +18,9 @@ from tests.data import oracle
 from tests.data.conftest import Prepare, as_lines
 
 from primus_core.errors import MachineError, PrimusError, RequestError, SeveralErrors
+from primus_data.indexed.described import vocabulary
 from primus_data.indexed.reader import Indexed
+from primus_data.indexed.tokens import unknown
 from primus_data.preparing.claims import Claims
 from primus_data.tokenizers import load
 
@@ -306,3 +308,18 @@ def test_a_wrong_line_behind_a_million_good_ones_is_named(prepare: Prepare, tmp_
     row = json.loads((tmp_path / "out_skipped.log").read_text(encoding="utf-8"))
     assert row["where"] == "in.jsonl:1000000"
     assert Indexed("out_text_document").documents == 1_000_000
+
+
+def test_the_record_says_how_many_tokens_the_data_may_have_unless_it_is_of_other_data(
+    prepare: Prepare, texts: list[str], tmp_path: Path
+) -> None:
+    by_lines(tmp_path, texts)
+    assert prepare("--input", "in.jsonl") == 0
+    assert (vocabulary("out_text_document"), unknown("out_text_document", 1000, 0)) == (1000, None)
+    lacks = unknown("out_text_document", 300, 1 << 16)
+    assert lacks
+    assert (lacks.token >= 300, lacks.needed) == (True, 1000)
+    assert unknown("out_text_document", lacks.token + 1, 1 << 16) is None
+    with open("out_text_document.bin", "ab") as file:
+        file.write(bytes(2))
+    assert vocabulary("out_text_document") == 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import os
+import shutil
 import subprocess
 from codecs import BOM_UTF8
 from collections.abc import Iterator
@@ -19,7 +20,7 @@ from tests.data import oracle
 from tests.data.conftest import Prepare, as_lines
 
 from primus_core.errors import MachineError, PrimusError, RequestError
-from primus_data import worker
+from primus_data import command, worker
 from primus_data.sources import documents, files
 from primus_data.sources.files import Kind
 from primus_data.sources.parts import divide
@@ -355,3 +356,41 @@ def test_a_missing_key_is_answered_with_the_option_that_names_it() -> None:
     assert (odd_one.kind, odd_one.fix[:15]) == ("document", "correct it, or ")
     page = documents.refused("a.md:1", documents.Fault("a.md", 1, "malformed JSON"))
     assert page.fix.startswith("a text of its own is named *.txt")
+
+
+PREPARE = ("prepare", "--input", "in.jsonl", "--output-prefix", "out")
+
+
+@pytest.fixture
+def corpus(texts: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of a text, in which the commands run; it has no tokenizer."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "in.jsonl").write_bytes(as_lines(texts[:20]))
+    return tmp_path
+
+
+def _fix(*words: str) -> str:
+    with pytest.raises(PrimusError) as found:
+        command.run([*PREPARE, *words], "")
+    return found.value.fix
+
+
+def test_a_tokenizer_that_is_not_there_is_answered_with_one_that_is(corpus: Path, tokenizer_file: str) -> None:
+    shutil.copy(tokenizer_file, corpus / "tokenizer.json")
+    (corpus / "tokenizer_config.json").write_text("{}")
+    assert _fix("--tokenizer-model", "toknizer.json") == "did you mean --tokenizer-model tokenizer.json?"
+    assert _fix("--tokenizer-model", "a/b.json") == "name one that exists, such as --tokenizer-model tokenizer.json"
+    assert _fix("--tokenizer-model", "gpt2").splitlines()[1].endswith("such as --tokenizer-model tokenizer.json")
+    assert _fix() == "name the tokenizer's file: --tokenizer-model tokenizer.json"
+    (corpus / "llama").mkdir()
+    (corpus / "tokenizer.json").rename(corpus / "llama/tokenizer.json")
+    assert _fix("--tokenizer-model", "tokenizer.json") == "name one that exists, such as --tokenizer-model llama"
+    assert _fix() == "add --tokenizer-model llama"
+    assert command.run([*PREPARE, "--tokenizer-model", "llama"], "") == 0
+
+
+@pytest.mark.parametrize("words", [(), ("--tokenizer-model", "tokenizer.json"), ("--tokenizer-model", "FILE")])
+def test_where_no_tokenizer_is_near_the_error_says_how_to_get_one(corpus: Path, words: tuple[str, ...]) -> None:
+    lines = _fix(*words).splitlines()
+    assert lines[1].startswith("hf download ORGANIZATION/MODEL --include '*token*' --local-dir FOLDER")
+    assert lines[2] == "or train one on your text: docs/data-tokenizers.md"

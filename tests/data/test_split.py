@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.data.prepared import as_json, data, head_of, poke, read, write
 
+from primus_core.cli.main import main
 from primus_core.errors import MachineError, RequestError, SeveralErrors
 from primus_data.indexed import layout
 from primus_data.indexed.streams import Streams
@@ -179,3 +180,17 @@ def _summed(values: Iterator[float]) -> Iterator[float]:
     for value in values:
         whole += value
         yield whole
+
+
+def test_a_split_without_an_output_is_completed_and_needs_no_shares_for_documents(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    write(Path("x"), numbered(30))
+    for how in ("--documents 0:10", "--max-tokens 100", "--shares 9,1"):
+        for typed in (f"data split x {how}", f"data split --input x {how}"):
+            assert main(typed.split()) == 2
+            whole = capsys.readouterr().err.splitlines()[-1].strip().removeprefix("fix: ")
+            assert whole == f"primus data split x {how} --output-prefix tokens"
+        assert main([*whole.split()[1:-1], f"out{how[2]}"]) == 0
+        capsys.readouterr()

@@ -85,6 +85,49 @@ def test_a_path_in_a_container_is_not_corrected_by_what_this_machine_has(tmp_pat
         assert found.action == f"correct the path: {tmp_path} exists, and has no 'mymount'"
 
 
+READ_ONLY = "OSError: [Errno 30] Read-only file system: "
+DENIED = "PermissionError: [Errno 13] Permission denied: "
+
+
+@pytest.mark.parametrize(
+    ("signature", "line", "is_advised"),
+    [
+        ("fs.read_only", f"{READ_ONLY}'/work/output/small/checkpoints'", True),
+        ("fs.read_only", f"{READ_ONLY}'/data/x'", False),
+        ("fs.read_only", "EXT4-fs error (device sda1)", False),
+        ("fs.permission", f"{DENIED}'output/x'", True),
+        ("fs.permission", f"{DENIED}'out.txt'", False),
+        ("fs.permission", f"{DENIED}'/work/output2/x'", False),
+        ("fs.permission", "mkdir: cannot create directory '/work/output/small/x': Permission denied", True),
+        ("fs.permission", "Permission denied (os error 13)", False),
+    ],
+)
+def test_another_workspace_is_advised_where_that_is_what_cannot_be_written(
+    signature: str, line: str, is_advised: bool
+) -> None:
+    found = advised(signature, line=line, directory="/work/output/small", record=RunRecord(cwd="/work"))
+    assert [(one.setting, one.before) for one in found] == [("workspace", "/work/output")] * is_advised
+
+
+@pytest.mark.parametrize(
+    ("words", "action"),
+    [
+        (("--mount", "/d:/data:ro"), "mount it without `:ro`: `/d:/data` instead of `/d:/data:ro`"),
+        (("--mount=/data:ro",), "mount it without `:ro`: `--mount=/data` instead of `--mount=/data:ro`"),
+        (("--mount", "/d:/dat:ro"), "in a container: mount its folder, without `:ro`: `--mount FOLDER:/data/a`"),
+    ],
+)
+def test_a_path_that_a_container_has_read_only_is_advised_to_be_mounted_otherwise(
+    words: tuple[str, ...], action: str
+) -> None:
+    record = RunRecord(cwd="/work", command=("primus", "container", *words, "--", "run", "w.py"))
+    plan = {"place": {"outer": "container"}}
+    line = f"{READ_ONLY}'/data/a/x'"
+    [found] = advised("fs.read_only", line=line, plan=plan, record=record, directory="/work/output/w")
+    assert found.action == action
+    assert advised("fs.read_only", line=line, plan={}, record=record, directory="/work/output/w") == []
+
+
 def test_the_file_of_a_module_is_found_without_importing_it(tmp_path: Path) -> None:
     one = CATALOGUE["py.import_name"]
     (tmp_path / "cuda.py").write_text("raise AttributeError\n")
@@ -172,6 +215,61 @@ def test_the_vocabulary_that_the_tokenizer_needs(tmp_path: Path) -> None:
     (tmp_path / "tokenizer.json").write_text('{"model": {"vocab": {"a": 0, "b": 300}}, "added_tokens": [{"id": 301}]}')
     [counted] = advised("config.vocabulary", settings={"hf_assets_path": str(tmp_path)})
     assert counted.after == 302
+
+
+@pytest.mark.parametrize("before", [512, None])
+def test_the_vocabulary_of_megatron_is_one_that_its_ranks_can_split(before: int | None) -> None:
+    settings = {"tensor_model_parallel_size": 2, "padded_vocab_size": before}
+    line = "primus: error: token id 1626 is outside the model's vocabulary of 256"
+    [found] = advised("config.vocabulary", framework="megatron", line=line, settings=settings)
+    assert (found.setting, found.before, found.after) == ("padded_vocab_size", before, 1628)
+    assert found.words == "padded_vocab_size=1628"
+
+
+def test_a_vocabulary_that_megatron_cannot_split_is_rounded_up() -> None:
+    line = "AssertionError: 1627 is not divisible by 2"
+    settings = {"tensor_model_parallel_size": 2, "padded_vocab_size": 1627}
+    [found] = advised("config.batch", framework="megatron", line=line, settings=settings)
+    assert (found.before, found.words) == (1627, "padded_vocab_size=1628")
+    heads = {**settings, "padded_vocab_size": 512}
+    assert advised("config.batch", framework="megatron", line=line, settings=heads) == []
+
+
+@pytest.mark.parametrize(
+    ("device", "optimizer", "nodes", "line", "told"),
+    [
+        (
+            "cpu",
+            "AdamW",
+            1,
+            "MemoryError",
+            "its weights and optimizer alone need 96 GB on each node, and there are 25 GB",
+        ),
+        ("cpu", "SGD", 1, "MemoryError", "its weights alone need 32 GB on each node, and there are 25 GB"),
+        ("cpu", "AdamW", 4, "MemoryError", ""),
+        ("cpu", "AdamW", 4, "the memory limit of 8,192.0 MiB was reached: the kernel killed 1 process", "are 9 GB"),
+        ("gpu", "AdamW", 1, "MemoryError", ""),
+    ],
+)
+def test_a_model_that_is_larger_than_the_memory_of_the_machine_is_the_first_thing_to_change(
+    device: str, optimizer: str, nodes: int, line: str, told: str, tmp_path: Path
+) -> None:
+    (tmp_path / "env").mkdir()
+    (tmp_path / "env/system_info.json").write_text('{"memory_bytes": 25276502016}')
+    figures = {**FIGURES, "parameters": 8_030_261_248, "optimizer": optimizer}
+    plan = {"config": {"device": device}, "distributed": {"nnodes": nodes}}
+    signature = "oom.host_python" if line == "MemoryError" else "oom.host_kernel"
+    found = advised(signature, framework="megatron", line=line, directory=str(tmp_path), plan=plan,
+                    hyperparameters=figures, settings={"num_workers": 8})  # fmt: skip
+    assert [one.words for one in found] == [""] * bool(told) + ["num_workers=4"]
+    assert told in found[0].action
+    assert found[0].action.startswith("use a smaller model") == bool(told)
+
+
+@pytest.mark.parametrize("workers", [0, 1, 2])
+def test_no_more_data_loader_workers_are_advised_than_there_are(workers: int) -> None:
+    found = advised("oom.host_python", framework="megatron", settings={"num_workers": workers})
+    assert all(one.after < workers for one in found)
 
 
 def test_a_damaged_checkpoint_is_passed_over_and_none_is_to_be_removed(tmp_path: Path) -> None:

@@ -80,6 +80,13 @@ def test_ranks_without_a_log_are_named(tmp_path: Path) -> None:
     assert "the logs of ranks 3-4: none is here" in verdict.missing.collect
 
 
+def test_the_place_in_the_program_is_that_of_the_persons_own_file(tmp_path: Path) -> None:
+    copy = "/work/output/boom_1/submitted/files/work/boom.py"
+    frames = f'  File "{copy}", line 2, in f\n    raise ValueError("boom")\n'
+    (tmp_path / "rank_0.log").write_text(f"Traceback (most recent call last):\n{frames}ValueError: boom\n")
+    assert cause(diagnose([str(tmp_path)])).first.code == "/work/boom.py:2 in f"
+
+
 def entry(sequence: int, operation: str = "nccl:all_reduce", state: str = "completed") -> dict[str, Any]:
     return {"process_group": ("0", "default_pg"), "collective_seq_id": sequence, "profiling_name": operation, "state": state,
             "is_p2p": False, "input_sizes": [[4]], "frames": [{"filename": "train.py", "line": 9, "name": "step"}]}  # fmt: skip

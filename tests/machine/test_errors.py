@@ -36,4 +36,7 @@ def test_words_are_not_alike_by_the_end_that_all_of_them_have() -> None:
     assert nearest("ByteLevelTokenizer", kinds) == ""
     assert nearest("HuggingFacTokenizer", kinds) == "HuggingFaceTokenizer"
     assert nearest("stpes", ("steps", "training.steps")) == "steps"
+    assert nearest("GPT2", (*kinds, "GPT2BPETokenizer", "GPTSentencePieceTokenizer")) == "GPT2BPETokenizer"
+    assert nearest("Bert", ("BertWordPieceLowerCase", "BertWordPieceCase")) == "", "several begin so"
+    assert nearest("GPT2", ("GPT2BPETokenizer", "other"), 0.7) == "", "somebody wants to be surer"
     assert nearest("form", ("from", "force"), 0.9) == "from", "letters that are swapped"

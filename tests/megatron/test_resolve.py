@@ -15,7 +15,7 @@ from tests.megatron.conftest import MODEL, SETTINGS, tiny
 from tests.planning import Resolve, changed, not_loadable
 from tests.train.published import PublishedExperiments
 
-from primus_core.errors import ConfigError
+from primus_core.errors import ConfigError, MachineError
 from primus_core.requirements import missing
 from primus_megatron.backend import MEGATRON
 from primus_megatron.checkpoints import CheckpointWatch, newest_whole
@@ -52,6 +52,7 @@ def refused(resolve: Resolve, ranks: int = 1, gpus: int = 0, **changes: Any) -> 
         ({"swiglu": 2}, "takes true or false"),
         ({"lr_decay_style": "cosin"}, "did you mean 'cosine'?"),
         ({"attention_backend": "flesh"}, "did you mean 'flash'?"),
+        ({"tokenizer_type": "GPT2"}, "did you mean 'GPT2BPETokenizer'?"),
         ({"lr": None}, "'lr' is not set"),
         ({"vocab_size": None}, "'vocab_size' is not set"),
         ({"world_size": 2}, "cannot be set in an experiment"),
@@ -109,6 +110,18 @@ def test_numbers_that_do_not_fit_are_refused_with_the_numbers(
     resolve: Resolve, ranks: int, changes: dict[str, Any], expected: str
 ) -> None:
     assert expected in refused(resolve, ranks=ranks, **changes)
+
+
+@pytest.mark.parametrize(("ranks", "heads"), [(8, 4), (6, 4), (8, 6)])
+def test_another_length_of_sequences_is_proposed_only_for_a_size_that_is_possible(
+    resolve: Resolve, ranks: int, heads: int
+) -> None:
+    layout = {"tensor_model_parallel_size": 3, "sequence_parallel": True, "global_batch_size": 24}
+    model = {**MODEL, "hidden_size": 96, "num_query_groups": heads}
+    said = refused(resolve, ranks=ranks, **layout, model={**model, "num_attention_heads": heads})
+    assert "seq_length" not in said
+    possible = {**model, "num_attention_heads": 6, "num_query_groups": 6}
+    assert "take a multiple of 3" in refused(resolve, ranks=6, **layout, model=possible)
 
 
 def test_the_overrides_that_people_write_are_all_known(resolve: Resolve, tmp_path: Path) -> None:
@@ -365,6 +378,32 @@ def test_a_weight_that_is_not_before_its_path_is_refused_and_not_looked_for(reso
         refused(resolve, mock_data=None, tokenizer_type="NullTokenizer", data_path=path),
     ):
         assert "where a path should be" in said
+
+
+@pytest.mark.parametrize(("ranks", "tensor"), [(1, 1), (2, 2)])
+def test_data_with_tokens_that_the_model_lacks_are_refused_with_the_vocabulary_to_set(
+    resolve: Resolve, tmp_path: Path, ranks: int, tensor: int
+) -> None:
+    write_indexed(tmp_path / "web", [[1, 2], [899, 3]], 1000)
+    write_indexed(tmp_path / "fine", [[1, 510], [7]], 1000)
+    own = {"mock_data": None, "tokenizer_type": "NullTokenizer", "tensor_model_parallel_size": tensor}
+    for words in ({"train_data_path": "0.5 fine 0.5 web"}, {"data_path": "web", "split": "1,0,0"}):
+        with pytest.raises(MachineError, match="web' cannot be trained on") as caught:
+            resolve(tiny(**own, **words), ranks=ranks)
+        assert caught.value.why.startswith("it has the token 899, but the model's vocabulary has 512 ")
+        setting, _, _ = caught.value.fix.partition(", or")
+        assert setting == f"vocab_size={900 - (0 if _knows_end(resolve) else 1)}"
+        resolve(tiny(**own, **words, vocab_size=int(setting.partition("=")[2])), ranks=ranks)
+    resolve(tiny(**own, train_data_path="fine"), ranks=ranks)
+    padded = {**own, "tokenizer_type": "SentencePieceTokenizer", "padded_vocab_size": 512, "train_data_path": "web"}
+    with pytest.raises(MachineError) as caught:
+        resolve(tiny(**padded, vocab_size=None), ranks=ranks)
+    assert caught.value.fix.startswith("padded_vocab_size=9")
+
+
+def _knows_end(resolve: Resolve) -> bool:
+    """Whether Megatron counts the end of document of its NullTokenizer: until 0.17 it adds that."""
+    return "null_tokenizer_eod_id" in resolve().defaults
 
 
 def test_a_pattern_of_raw_text_must_match_a_file(resolve: Resolve, tmp_path: Path) -> None:

@@ -110,6 +110,9 @@ def test_the_list_has_the_checks_of_all_levels(primus: Run) -> None:
     [
         (("--only", "gpu.pcie-with"), "did you mean 'gpu.pcie-width'?"),
         (("--skip", "gpu.nothing-*"), "no check has this name"),
+        (("--only", "host.dsk"), "       primus direct -- preflight --only host.disk\n"),
+        (("--only", "host.disk,host.memry"), "--only host.memry: no check has this name"),
+        (("--only", ","), "--only ,: no check has this name"),
         (("--gpu", "--only", "host.*"), "no check is left"),
         (("--expected-nodes", "./nothing"), "cannot be read"),
         (("report",), "only `report` takes a folder"),
@@ -138,6 +141,20 @@ def test_a_wrong_request_is_refused_before_anything_starts(
     assert done.returncode == 2
     assert why in done.stderr
     assert not (tmp_path / "output").exists()
+
+
+def test_checks_are_chosen_by_a_list(primus: Run) -> None:
+    words = ("--only", "host.disk,host.memory", "--only", "host.shm", "--skip", "host.shm,gpu.*")
+    done = primus("direct", "--", "preflight", "list", *words)
+    rows = [line.split()[0] for line in done.stdout.splitlines() if not line.startswith(" ")]
+    assert sorted(rows) == ["host.disk", "host.memory"]
+
+
+@pytest.mark.parametrize(("name", "code"), [("host.dsk", 2), ("acme.only-in-the-image", 0), ("host.disk,gpu.*", 0)])
+def test_a_misspelt_check_is_refused_before_a_job_is_submitted(primus: Run, name: str, code: int) -> None:
+    done = primus("slurm", "--dry-run", "srun", "-N", "2", "--", "preflight", "--only", name)
+    assert done.returncode == code
+    assert ("primus slurm --dry-run srun -N 2 -- preflight --only host.disk\n" in done.stderr) == bool(code)
 
 
 @pytest.mark.full

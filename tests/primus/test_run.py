@@ -65,8 +65,29 @@ def test_it_goes_to_the_workspace_of_primus_yaml(primus: Run, program: str, tmp_
 
 @pytest.mark.parametrize("runtime", ["direct", "slurm sbatch -N 2", "container --image docker.io/a/b:c"])
 def test_words_of_primus_behind_the_file_are_named_before_it_starts(primus: Run, program: str, runtime: str) -> None:
-    said = primus("--dry-run", *runtime.split(), "--", "run", program, "--dry-run").stdout
+    said = primus("--dry-run", *runtime.split(), "--", "run", program, "--dry-run", "--hang-timeout", "6").stdout
     assert "# note       --dry-run behind the file is an argument of the file;" in said
+    assert "to end ranks that hang: primus direct --hang-timeout 6 -- run ..." in said
+
+
+@pytest.mark.parametrize(
+    ("words", "ours"),
+    [
+        (("--hang-timeout=10m",), "--hang-timeout 10m -- run"),
+        (("--max-restarts", "--lr"), "--max-restarts VALUE -- run"),
+        (("--grace-period", "30"), "--grace-period 30 -- run"),
+        (("--single", "x"), "--single -- run"),
+        (("--numa",), "--numa -- run"),
+        (("--number", "6", "-m"), ""),
+    ],
+)
+def test_options_of_direct_behind_a_file_or_module_are_named(
+    primus: Run, program: str, words: tuple[str, ...], ours: str
+) -> None:
+    for what in ((program,), ("-m", "timeit")):
+        said = primus("--dry-run", "direct", "--", "run", *what, *words).stdout
+        assert ("# note " in said) == bool(ours)
+        assert f"primus direct {ours}" in said or not ours
 
 
 def test_a_misspelt_file_is_answered_with_the_nearest_and_an_experiment_with_what_trains_it(

@@ -322,6 +322,8 @@ def test_without_slurm_a_run_is_refused_and_nothing_is_made(primus: Run, project
         (["srun", "-N2", "--ntasks-per-node=2"], "--ntasks-per-node=2 is not supported"),
         (["srun", "-N2", "-n4"], "--ntasks=4 is not supported"),
         (["srun", "-n2"], "--ntasks=2 is not supported"),
+        (["srun", "-ntasks=2"], "--ntasks=2 is not supported"),
+        (["srun", "-ntasks-per-node=1"], "primus slurm srun --ntasks-per-node=1 -- analyze topology"),
         (["srun", "-N2", "--ntasks-per-gpu=1"], "--ntasks-per-gpu=1 is not supported"),
         (["sbatch", "--wrap", "x"], "--wrap is not supported"),
         (["srun", "-N2", "--version"], "--version is not supported"),
@@ -530,8 +532,27 @@ def test_an_option_that_slurm_does_not_have_is_passed_on_with_a_note(primus: Run
     words = ("sbatch", "-N2", "--partitoin=amd", "--of-site=3", "--", "analyze", "topology")
     found = plan_of(primus, project, *words)
     assert {"--partitoin=amd", "--of-site=3"} <= set(flags(found))
-    [note] = [note for note in found["notes"] if "no option of Slurm" in note]
-    assert "'--partitoin' is no option of Slurm that is known here: did you mean '--partition'?" in note
+    [note] = [note for note in found["notes"] if "not a known option of Slurm" in note]
+    assert "'--partitoin' is not a known option of Slurm: did you mean '--partition'?" in note
+
+
+@pytest.mark.parametrize(
+    ("words", "refused"),
+    [
+        (("srun", "-N1", "--ntask=2"), "--ntasks=2 is not supported"),
+        (("sbatch", "--arry=1-3"), "--array is not supported"),
+        (("srun", "--imge", "I"), "--image is not supported"),
+        (("sbatch", "--wrp", "x"), "--wrap is not supported"),
+    ],
+)
+def test_no_option_that_primus_refuses_is_proposed(
+    primus: Run, project: Path, words: tuple[str, ...], refused: str
+) -> None:
+    found = plan_of(primus, project, *words, "--", "analyze", "topology")
+    [note] = [note for note in found["notes"] if "not a known option of Slurm" in note]
+    assert refused in note
+    assert "did you mean" not in note
+    assert f"': {refused}" in found["steps"][-1]["advice"].splitlines()[0]
 
 
 @pytest.mark.full

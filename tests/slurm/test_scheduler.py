@@ -164,6 +164,15 @@ def test_a_refused_flag_that_the_person_gave_is_the_persons(primus: Primus, proj
     assert not (alike / "sbatch.asked").exists()
 
 
+def test_a_misspelt_flag_is_the_first_fix_where_slurm_refuses_it(primus: Primus, project: Path, tmp_path: Path) -> None:
+    alike = tmp_path / "alike"
+    program(alike, "sbatch", SPUR.format(refused="--partion", message="sbatch: unrecognized option", then=":"))
+    words = ("slurm", "sbatch", "--partion", "lab", "--", "behave", "exit", "0")
+    done = primus(*words, cwd=project, env=found_in(alike))
+    assert done.returncode == 3, done.stderr
+    assert "fix: '--partion': did you mean '--partition'?\n" in done.stderr
+
+
 def test_srun_without_kill_on_bad_exit_starts_the_nodes(primus: Primus, project: Path, tmp_path: Path) -> None:
     alike = tmp_path / "alike"
     then = 'while [ "$1" != /usr/bin/env ]; do shift; done; SLURM_JOB_ID=7 SLURM_NODEID=0 SLURM_NNODES=1 exec "$@"'

@@ -97,6 +97,14 @@ def test_a_step_that_waits_says_for_which_one(primus: Primus, project: Path, tmp
     assert "the step waits, so that no node has begun: step 7.0 (my bash) of its job must end first" in done.stderr
 
 
+def test_a_job_that_waits_in_the_queue_says_why(cluster: Cluster, folder: Path) -> None:
+    """srun alone says that it waits, and never why."""
+    words = ("timeout", "-s", "INT", "45", "primus", "slurm", "srun", "-N99", "--", "ranks", "exit", "0", "0")
+    done = cluster.run(*words, cwd=folder, timeout=120, check=False)
+    assert "the job waits, so that no node has begun: job " in done.stderr
+    assert " is in the queue (PartitionNodeLimit); Ctrl-C withdraws it" in done.stderr
+
+
 def test_a_launch_within_a_step_has_all_nodes_and_cpus_of_the_job(cluster: Cluster, folder: Path) -> None:
     """It does not wait for the step around it."""
     inner = ("primus", "slurm", "srun", "--", "direct", "--single", "--", "ranks", "exit", "0", "0")

@@ -81,17 +81,31 @@ def test_validate_a_dry_run_and_a_launch_refuse_alike(asker: Asker, kind: str) -
         ("max_steps=2", "{} training.steps=2"),
         ("--trainer.max_steps 2", "{} --training.steps 2"),
         ("optimiser.lr=1e-3", "{} optimizer.lr=1e-3"),
+        ("validator.frequency=3", "{} validator.freq=3"),
         ("env.NCCL_DEBUG=INFO", "primus direct --dry-run --env NCCL_DEBUG=INFO -- train pretrain --config exp.yaml"),
     ],
 )
 def test_a_setting_of_another_name_is_answered_with_the_command_that_has_the_right_one(
     asker: Asker, capsys: pytest.CaptureFixture[str], typed: str, meant: str
 ) -> None:
+    asker.monkeypatch.delenv("GPUS_PER_NODE")
     (asker.folder / "exp.yaml").write_text(GOOD)
     command = ["direct", "--dry-run", "--", "train", "pretrain", "--config", "exp.yaml"]
     assert main([*command, *typed.split()]) == 2
     *_, last = capsys.readouterr().err.splitlines()
     assert last.strip() == meant.format(f"primus {' '.join(command)}")
+    assert main(last.split()[1:]) == 0
+
+
+@pytest.mark.parametrize("typed", ["data.vocab_size=500", "--data.vocab_size=500", "--data.vocab_size 500"])
+def test_a_vocabulary_beside_that_of_the_model_is_answered_with_both_settings(
+    asker: Asker, capsys: pytest.CaptureFixture[str], typed: str
+) -> None:
+    sizes = "dim: 64, n_layers: 4, n_heads: 4, n_kv_heads: 2"
+    (asker.folder / "exp.yaml").write_text(GOOD.replace(sizes, "flavor: debugmodel"))
+    assert main(["config", "validate", "exp.yaml", *typed.split()]) == 2
+    last = capsys.readouterr().err.splitlines()[-1].strip()
+    assert last.startswith("primus config validate exp.yaml ")
     assert main(last.split()[1:]) == 0
 
 
@@ -107,6 +121,7 @@ def test_a_variable_among_settings_is_no_option_of_a_command_without_a_runtime(
 def test_an_experiment_behind_the_option_of_another_tool_is_answered_with_the_command(
     asker: Asker, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    asker.monkeypatch.delenv("GPUS_PER_NODE")
     (asker.folder / "exp.yaml").write_text(GOOD)
     for typed in ("--cfg exp.yaml", "--recipe=exp.yaml"):
         assert main(["direct", "--", "train", "pretrain", *typed.split(), "training.steps=2"]) == 2

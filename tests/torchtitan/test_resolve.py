@@ -134,6 +134,18 @@ def test_numbers_that_do_not_fit_are_refused_with_the_numbers(
     assert expected in refused(resolve, BASE + text, ranks=ranks)
 
 
+@pytest.mark.parametrize(("ranks", "heads"), [(8, 4), (6, 4), (8, 6)])
+def test_another_length_of_sequences_is_proposed_only_for_a_degree_that_is_possible(
+    resolve: Resolve, ranks: int, heads: int
+) -> None:
+    model = BASE.replace("n_heads: 4, n_kv_heads: 2", f"n_heads: {heads}, n_kv_heads: {heads}").replace("64", "96")
+    text = f"{model}parallelism: {{tensor_parallel_degree: 3}}\nloss: {{kind: cross_entropy}}\n"
+    said = refused(resolve, text, ranks=ranks)
+    assert ("does not divide n_heads" in said, "do not make" in said) == (heads % 3 > 0, ranks % 3 > 0)
+    assert "seq_len" not in said
+    assert "take a multiple of 3" in refused(resolve, text.replace(f"heads: {heads}", "heads: 6"), ranks=6)
+
+
 def test_tied_weights_cannot_be_split_into_stages(resolve: Resolve) -> None:
     text = "model: {family: llama3, flavor: 1B}\nparallelism: {pipeline_parallel_degree: 2}"
     assert "tied weights" in refused(resolve, text, ranks=2)
@@ -158,6 +170,21 @@ def test_a_flavor_alone_stays_the_frameworks(resolve: Resolve) -> None:
 
 def test_a_model_without_vocabulary_takes_that_of_the_data(resolve: Resolve) -> None:
     assert resolve().config["model"]["sizes"]["vocab_size"] == 512
+
+
+def test_two_vocabularies_are_answered_with_the_settings_that_work(resolve: Resolve, tmp_path: Path) -> None:
+    flavor = "model: {family: llama3, flavor: 8B}\ndata: {text: python-stdlib, vocab_size: 2048}\n"
+    said = refused(resolve, flavor)
+    assert "llama3 8B has 128256 of them by itself" in said
+    assert said.endswith("fix: model.vocab_size=2048"), "the standard library is too little text for so many tokens"
+    assert resolve(flavor.replace("8B", "8B, vocab_size: 2048")).config["model"]["sizes"]["vocab_size"] == 2048
+    (tmp_path / "texts").mkdir()
+    (tmp_path / "texts/a.txt").write_text("text")
+    said = refused(resolve, flavor.replace("python-stdlib", str(tmp_path / "texts")))
+    assert said.endswith("or data.vocab_size=null, if the text is enough for a tokenizer of 128256 tokens")
+    assert resolve(flavor.replace("2048", "null")).config["model"]["flavor"] == "8B"
+    fixed = refused(resolve, flavor.replace("llama3, flavor: 8B", "deepseek_v3, flavor: 16B"))
+    assert "fix: data.vocab_size=null, " in fixed, "its sizes cannot be set"
 
 
 def test_data_without_vocabulary_takes_that_of_the_model(resolve: Resolve) -> None:

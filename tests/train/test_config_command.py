@@ -82,7 +82,8 @@ def test_new_writes_a_whole_experiment_that_says_where_its_numbers_are_from(
     assert primus(*words, "MI355X", "-o", "my exp.yaml", env=acme).returncode == 0
     assert (tmp_path / "my exp.yaml").read_text() == WRITTEN
     shown = primus(*words, "MI300X", env=acme).stdout
-    assert "#   primus direct -- train pretrain --config acme_2B-pretrain.yaml\n" in shown
+    assert "#   primus direct -- train pretrain --config FILE\n" in shown
+    assert "#   primus config validate FILE --gpu MI300X\n" in shown, "nobody knows where it is redirected to"
     assert "#   https://acme.example/countdown/MI300X\n# except settings marked as derived" in shown
     assert primus("config", "diff", "my exp.yaml", OTHER, env=acme).stdout == "no setting differs\n"
 
@@ -110,6 +111,14 @@ def test_new_does_not_overwrite_a_file(primus: Run, acme: dict[str, str], experi
     refused = primus(*words, env=acme)
     assert (refused.returncode, experiment.read_text()) == (2, before)
     assert "mine.yaml is there already" in refused.stderr
+
+
+def test_a_model_may_be_spelt_as_for_models_show(primus: Run, acme: dict[str, str]) -> None:
+    words = ("--backend", "countdown", "--gpu", "MI300X")
+    for name in ("acme-2b", "ACME_2B", "acme-2B"):
+        shown = primus("config", "new", name, *words, env=acme).stdout
+        assert shown.startswith("# acme_2B with countdown, ")
+        assert "#   primus direct -- train pretrain --config FILE\n" in shown, "nobody knows where it is redirected to"
 
 
 @pytest.mark.whole
@@ -212,6 +221,23 @@ def test_resolved_settings_say_where_they_are_from(primus: Run, acme: dict[str, 
 
 
 @pytest.mark.full
+@pytest.mark.parametrize("output", ["-o my.yaml", "-o=my.yaml", "--output my.yaml"])
+def test_a_file_for_the_output_of_show_is_answered_with_a_redirection(
+    primus: Run, acme: dict[str, str], experiment: Path, output: str
+) -> None:
+    before = ("config", "show", "mine.yaml", "--resolved", *output.split(), "loss.start=9")
+    refused = primus(*before, env=acme)
+    flag = output.split(maxsplit=1)[0].partition("=")[0]
+    assert refused.stderr.splitlines() == [
+        f"primus: error: unknown option '{flag}'",
+        "  fix: redirect its output: primus config show mine.yaml --resolved loss.start=9 > my.yaml",
+    ]
+    itself = primus("config", "show", "mine.yaml", "-o", "mine.yaml", env=acme)
+    assert "> FILE" in itself.stderr, "the shell would empty the experiment first"
+    assert "fix: remove it" in primus("config", "validate", "mine.yaml", "-o", "my.yaml", env=acme).stderr
+    assert experiment.is_file()
+
+
 def test_no_secret_is_shown(primus: Run, acme: dict[str, str], experiment: Path) -> None:
     text = experiment.read_text() + "env:\n  WANDB_API_KEY: ${WANDB_API_KEY}\n  LIKE: ${WORD}\n"
     experiment.write_text(text)

@@ -184,7 +184,7 @@ def test_a_key_of_a_base_file_is_refused_with_the_base_files_line(tmp_path: Path
         (module("backend: f"), "did you mean 'framework'?"),
         (
             module("data: a.jsonl"),
-            "data: {input: a.jsonl, tokenizer_model: tokenizer.json}, or train_data_path: of prepared data",
+            "data: {input: a.jsonl, tokenizer_model: FILE}, or train_data_path: of prepared data",
         ),
     ],
 )

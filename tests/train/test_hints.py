@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from pathlib import Path
 
 import pytest
 from tests.core.test_hints import ANSWERS, KNOWN, told, understood, with_packages
@@ -104,6 +105,7 @@ def test_a_missing_word_is_named_with_what_it_may_be(
         ("container run --image I -- run x.py", "fix: primus container --image I -- run x.py"),
         ("config validate x.yaml -f y", "fix: remove it: FILE is x.yaml"),
         ("env -json", "primus env show --json"),
+        ("direct -- preflight --threshold x.toml", "primus direct -- preflight --thresholds x.toml"),
         ("direct -- train -config x.yaml", "primus direct -- train --config x.yaml pretrain"),
         ("log latest", "fix: primus logs latest"),
         ("direct run -- x.py", "fix: primus direct -- run x.py"),
@@ -244,7 +246,11 @@ def test_a_proposed_launch_keeps_the_variables_that_were_typed_before_it(
 
 
 @pytest.mark.torch  # a backend is installed there
-def test_flags_that_are_required_are_shown_with_an_example(capsys: pytest.CaptureFixture[str]) -> None:
+def test_flags_that_are_required_are_shown_with_an_example(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("tokenizer.json").write_text('{"version": "1.0"}')
     whole = "primus config new llama3.1_8B --gpu MI355X --backend torchtitan"
     assert told(["config", "new", "llama3.1_8B", "--gpu", "MI355X"], capsys) == whole
     whole = "primus data prepare --input a --output-prefix b --tokenizer-model tokenizer.json"

@@ -233,6 +233,22 @@ def test_a_misspelt_setting_is_refused_with_its_line_and_a_suggestion(
     assert error.fix == fix
 
 
+@pytest.mark.parametrize(
+    ("given", "fix"),
+    [
+        ({"optimizer": {"kindness": "Adam"}}, "did you mean 'optimizer.kind'?"),
+        ({"optimizer": {"par": []}}, "did you mean 'optimizer.parts'?"),
+        ({"training": {"no": "x"}}, "remove it"),  # too short to stand for `note` or `name`
+        ({"training": {"n": "x"}}, "remove it"),
+        ({"parallel": {"mesh_of_nodes": 1}}, "remove it"),
+    ],
+)
+def test_a_name_that_is_longer_or_shorter_than_the_only_such_one_is_answered_with_it(
+    given: dict[str, Any], fix: str
+) -> None:
+    assert refused(given).fix == fix
+
+
 def test_where_nothing_is_near_the_settings_of_the_section_are_listed() -> None:
     assert refused({"training": {"zzz": 1}}).why == "known in 'training': name, note, seq_len, steps"
 

@@ -81,11 +81,20 @@ def test_values_are_what_a_person_would_expect(words: list[str], data: dict[str,
     assert overrides.parse(words, {}).data == data
 
 
-@pytest.mark.parametrize("word", ["steps", "-x=1", "=1", "--", "--=1", ""])
+@pytest.mark.parametrize("word", ["steps", "-xy=1", "=1", "--", "--=1", ""])
 def test_what_is_no_setting_is_refused(word: str) -> None:
     error = refused(word)
     assert error.what == f"'{word}' is not a setting"
     assert error.fix == "write key=value, --key value or --key=value"
+
+
+@pytest.mark.parametrize("words", [["-o", "my.yaml"], ["-o=my.yaml"], ["-o"], ["-v"], ["-q4"], ["--fast", "-o", "x"]])
+def test_an_option_of_one_letter_is_no_setting_and_no_value(words: list[str]) -> None:
+    error = refused(*words)
+    word = next(word for word in words if not word.startswith("--"))
+    assert (error.what, error.fix) == (f"unknown option '{word[:2]}'", "remove it")
+    assert error.options == tuple(words[words.index(word) :])
+    assert overrides.parse(["--lr", "-3", "flags=-O3"], {}).data == {"lr": -3, "flags": "-O3"}
 
 
 @pytest.mark.parametrize("words", [["opt=adam", "opt.lr=1"], ["--opt.lr", "1", "opt=adam"]])

@@ -15,7 +15,7 @@ PUBLIC = {
         *("Counts", "Matrix", "expert_layers", "flops_per_token", "full_attention_layers", "matrices"),
         *("matrices_of_training", "parameters"),
     ],
-    "primus_train.models.catalogue": ["find", "load"],
+    "primus_train.models.catalogue": ["find", "folded", "load", "named"],
     "primus_train.kit.options": ["Checked", "Option", "check", "examine", "load"],
     "primus_train.kit.recorder": ["IN_A_ROW", "Recorder", "Step", "print_line"],
     "primus_train.kit.step_clock": ["Lap", "StepClock"],

@@ -14,22 +14,14 @@ from collections.abc import Mapping, Sequence
 from primus_container import apptainer, images, users
 from primus_container.entry import ENTRY, arguments
 from primus_container.labels import LABEL, LABEL_DIRECTORY, LABEL_HOST
-from primus_container.mounts import (
-    Mount,
-    given,
-    is_below,
-    mounts,
-    own_python,
-    shortest,
-    volume,
-    with_targets,
-)
+from primus_container.misspelt import Misspelt
+from primus_container.mounts import Mount, given, is_below, mounts, own_python, shortest, volume, with_targets
 from primus_core import variables
 from primus_core.contracts import schedulers
 from primus_core.environment import placement, resolve
 from primus_core.plan.plan import Requirement, RunPlace, Step
 from primus_core.plugins.outer import OuterCall, OuterPlan
-from primus_core.request.arguments import Parser
+from primus_core.request.arguments import Parser, flags_of
 from primus_machine.errors import RequestError, suggestion
 from primus_machine.facts import Facts
 from primus_machine.host import HostRoot
@@ -155,7 +147,11 @@ Primus passes all other options to the engine unchanged (`--cpus 16`, `--pids-li
             *("sh", "-c", ENTRY, "primus", *arguments(facts, args.primus)),
             *call.inner,
         )
-        step = Step(self.name, argv, facts.cwd, kind="worker", lock=lock, advice=images.advice(engine, image))
+        parser = Parser(prog="primus container")
+        self.add_arguments(parser)
+        misspelt = Misspelt(engine, args.engine_flags, flags_of(parser))
+        advice = misspelt.advice(images.advice(engine, image))
+        step = Step(self.name, argv, facts.cwd, kind="worker", lock=lock, advice=advice)
         if is_apptainer:
             step = step._replace(refusals=(apptainer.FAILED, 126, 127))
         else:
@@ -167,6 +163,7 @@ Primus passes all other options to the engine unchanged (`--cpus 16`, `--pids-li
         made += [Step("owner", words, facts.cwd) for words in user.steps(place.directory)]
         notes = (
             *([note] if note else ()),
+            *misspelt.notes(),
             *(apptainer.ignored(engine, args.own) if is_apptainer else ()),
             *(f"{path} is not writable for the user {user.owner}" for path in user.closed(_of_person(call, []))),
         )

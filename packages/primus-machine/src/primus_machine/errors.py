@@ -231,14 +231,20 @@ _ALIKE = 0.7
 """How alike options must be, without their dashes: `--format` is no slip of `--force`."""
 
 
-def suggestion(word: str, known: Iterable[str], alike: float = 0.6) -> str:
+_LEAST = 0.6
+"""So much alike is a misspelt word, unless somebody wants to be surer."""
+_SHORTEST = 3
+"""Letters of the beginning of a word that stand for it."""
+
+
+def suggestion(word: str, known: Iterable[str], alike: float = _LEAST) -> str:
     """`did you mean 'x'? ` for the known word nearest to `word`, or an empty string where none is so much `alike`."""
     near = nearest(word, known, alike)
     return f"did you mean '{near}'?" if near else ""
 
 
-def nearest(word: str, known: Iterable[str], alike: float = 0.6) -> str:
-    """The known word nearest to `word`, or an empty string where none is so much `alike`."""
+def nearest(word: str, known: Iterable[str], alike: float = _LEAST) -> str:
+    """The known word nearest to `word`, or the only one that begins with it; empty where none is so much `alike`."""
     import difflib  # only an error needs it
 
     known = sorted(set(known))
@@ -250,6 +256,9 @@ def nearest(word: str, known: Iterable[str], alike: float = 0.6) -> str:
     alike = max(alike, _ALIKE) if word.startswith("--") else alike  # another option does another thing
     near = [one for one in folded if sorted(one) == sorted(_folded(word))]  # `form` is `from`: a slip of two fingers
     near = near or difflib.get_close_matches(_folded(word), list(folded), n=1, cutoff=alike)
+    if not near and alike <= _LEAST and len(word) >= _SHORTEST:
+        longer = [one for one in folded if one.startswith(_folded(word))]  # `GPT2` of `GPT2BPETokenizer`
+        near = longer if len(longer) == 1 else []
     return folded[near[0]] if near else ""
 
 

@@ -26,6 +26,7 @@ from primus_megatron.schedule import check_schedule
 from primus_megatron.schema import Schema, schema_for
 from primus_megatron.settings import Settings, require
 from primus_megatron.text import PATHS, Text, apply_text, data_files, lacks_validation, resolve_text
+from primus_megatron.token_ids import check_token_ids
 from primus_megatron.turbo import check_turbo
 from primus_megatron.vocabulary import choose_tokenizer, of_model, tokenizer_files
 from primus_train.backend import WANDB, BackendCall, BackendPlan
@@ -279,6 +280,8 @@ class _Resolution:
     def tokenizer(self) -> None:
         choose_tokenizer(self.settings)
         self.files += tokenizer_files(self.settings, self.call.facts.cwd)
+        if not self.text and self.megatron.known:  # what a step prepares, that step checks
+            check_token_ids(self.settings, self.call.facts.cwd)
 
     def translate(self) -> None:
         """Primus's own settings, as `own_settings` says what they become."""

@@ -72,7 +72,7 @@ def check_layout(settings: Settings, world_size: int | None) -> tuple[Layout, li
     notes: list[str] = []
     settings.check(
         lambda s: _check_model(s, layout),
-        lambda s: _check_sequence(s, layout),
+        lambda s: _check_sequence(s, layout, world),
         lambda s: notes.extend(_check_stages(s, layout)),
         lambda s: notes.extend(_with_predictions(s)),
         lambda s: _check_batch(s, layout) if known else None,
@@ -106,7 +106,13 @@ def _divides(settings: Settings, divisor: str, name: str) -> None:
         raise settings.error(at, f"{divisor} {by} does not divide {name} {value}", fix=fix)
 
 
-def _check_sequence(settings: Settings, layout: Layout) -> None:
+def _is_possible(settings: Settings, layout: Layout, world: int) -> bool:
+    """Whether heads and ranks allow these sizes: otherwise no other length of sequences would help."""
+    heads = settings["num_attention_heads"] or 0
+    return not (world % (layout.tensor * layout.context) or heads % layout.tensor)
+
+
+def _check_sequence(settings: Settings, layout: Layout, world: int) -> None:
     length, longest = settings["seq_length"], settings["max_position_embeddings"]
     if longest and length and length > longest:
         raise settings.error(
@@ -116,7 +122,7 @@ def _check_sequence(settings: Settings, layout: Layout) -> None:
         )
     of_tensor = layout.tensor if settings["sequence_parallel"] else 1
     pieces = of_tensor * (2 * layout.context if layout.context > 1 else 1)
-    if length and length % pieces:
+    if length and length % pieces and _is_possible(settings, layout, world):
         parts = (
             f"sequence parallelism over {of_tensor} ranks" if of_tensor > 1 else "",
             f"context parallelism over {layout.context}, which takes two pieces each" if layout.context > 1 else "",

@@ -18,12 +18,12 @@ from primus_megatron.vocabulary import tokens, use_null_tokenizer
 from primus_train.backend import BackendCall
 from primus_train.paths import PathKind
 
-__all__ = ["Text", "apply_text", "data_files", "lacks_validation", "resolve_text"]
+__all__ = ["DATA_PATHS", "Text", "apply_text", "data_files", "lacks_validation", "listed", "resolve_text"]
 
-_PATHS = ("data_path", "train_data_path", "valid_data_path", "test_data_path")
+DATA_PATHS = ("data_path", "train_data_path", "valid_data_path", "test_data_path")
 _FILES = ("data_args_path", "per_split_data_args_path")
 PATHS: Mapping[str, PathKind] = {
-    **dict.fromkeys(_PATHS, "blend"),
+    **dict.fromkeys(DATA_PATHS, "blend"),
     **dict.fromkeys(("save", "data_cache_path"), "output"),
     **dict.fromkeys((*_FILES, "load", "pretrained_checkpoint"), "path"),
     **dict.fromkeys(("tokenizer_model", "vocab_file", "merge_file"), "name"),
@@ -31,7 +31,7 @@ PATHS: Mapping[str, PathKind] = {
 """Settings that are paths. A tokenizer may be a name on huggingface.co."""
 _PARTS, _SPLIT = ("training", "validation", "test"), "969,30,1"
 """What Megatron splits data into, and how where nobody says it."""
-_TAKEN = (*_PATHS, *_FILES, "mock_data", "split")
+_TAKEN = (*DATA_PATHS, *_FILES, "mock_data", "split")
 _RAW = (".jsonl", ".json", ".txt", ".parquet", ".jsonl.gz", ".jsonl.zst")
 _TOKENIZER = ("tokenizer_type", "tokenizer_model")
 
@@ -64,7 +64,7 @@ def apply_text(text: Text | Raw, settings: Settings, call: BackendCall) -> tuple
         _read_raw(text, settings, call)
     else:
         told = text.told(call)
-        for name, part in zip(_PATHS[1:], ("train", "validation", "validation"), strict=True):
+        for name, part in zip(DATA_PATHS[1:], ("train", "validation", "validation"), strict=True):
             settings.set(name, [told[part]["blend"][0][1]])
         use_null_tokenizer(settings, text.vocab_size)
     return text.steps(call, tokens(settings))
@@ -107,7 +107,7 @@ def data_files(settings: Settings, cwd: str, *, known: bool) -> list[Requirement
         ConfigError: there is nothing to train on, or a path has a suffix that Megatron adds itself.
         MachineError: what is there cannot be trained on.
     """
-    given = [name for name in (*_PATHS, *_FILES) if settings[name]]
+    given = [name for name in (*DATA_PATHS, *_FILES) if settings[name]]
     if not given and not settings["mock_data"]:
         raise settings.error(
             "mock_data",
@@ -134,10 +134,7 @@ def _check_parts(settings: Settings, cwd: str) -> None:
 
     A part is what `blended_megatron_dataset_builder` takes for it.
     """
-    words = list(settings["data_path"] or ())
-    if os.path.isfile(settings["data_args_path"] or ""):
-        with open(settings["data_args_path"], encoding="utf-8", errors="replace") as file:
-            words += file.read().split()
+    words = [*(settings["data_path"] or ()), *listed(settings)]
     text = str(settings["split"] or _SPLIT)
     shares = [float(word) for word in text.split(",") if _is_number(word)]
     for prefix in (os.path.join(cwd, word) for word in words if not _is_number(word)):
@@ -152,6 +149,14 @@ def _check_parts(settings: Settings, cwd: str) -> None:
                 fix = "give the part a larger share, or 0; or prepare more data"
                 raise settings.error("split", what, why=why, fix=fix)
             begin = end
+
+
+def listed(settings: Settings) -> list[str]:
+    """The words of the file that lists a blend, if there is one."""
+    if not os.path.isfile(settings["data_args_path"] or ""):
+        return []
+    with open(settings["data_args_path"], encoding="utf-8", errors="replace") as file:
+        return file.read().split()
 
 
 def _prefixes(settings: Settings, name: str, cwd: str, *, known: bool) -> list[Requirement]:

@@ -9,7 +9,16 @@ from primus_core.config.document import Document
 from primus_core.plan.plan import Requirement
 from primus_megatron.settings import Settings
 
-__all__ = ["NULL", "choose_tokenizer", "of_model", "tokenizer_files", "tokens", "use_null_tokenizer"]
+__all__ = [
+    "NULL",
+    "choose_tokenizer",
+    "of_model",
+    "rows",
+    "setting_for",
+    "tokenizer_files",
+    "tokens",
+    "use_null_tokenizer",
+]
 
 NULL = "NullTokenizer"
 """Tokens are numbers already."""
@@ -53,9 +62,8 @@ def choose_tokenizer(settings: Settings) -> None:
         )
         raise settings.error("tokenizer_type", "there is no tokenizer", why="the data need a tokenizer", fix=fix)
     if settings["vocab_size"] and not settings["tokenizer_type"].startswith("Null"):
-        unit = settings["make_vocab_size_divisible_by"] * settings["tensor_model_parallel_size"]
         # Otherwise Megatron would go by the tokenizer, which often has fewer tokens than its model.
-        settings.default("padded_vocab_size", -(-settings["vocab_size"] // unit) * unit)
+        settings.default("padded_vocab_size", _padded(settings["vocab_size"], settings))
 
 
 def tokenizer_files(settings: Settings, cwd: str) -> list[Requirement]:
@@ -92,6 +100,24 @@ def tokens(settings: Settings) -> int:
     """How many tokens the model knows, without padding; 0: the tokenizer decides."""
     size = settings["vocab_size"]
     return size + _uncounted(settings) if size else 0
+
+
+def rows(settings: Settings) -> int:
+    """How many tokens the embedding has room for, padding included; 0: the tokenizer decides."""
+    padded = settings["padded_vocab_size"] if settings.knows("padded_vocab_size") else None
+    return int(padded or _padded(tokens(settings), settings))
+
+
+def setting_for(size: int, settings: Settings) -> str:
+    """The setting with which the model has at least so many tokens, as one types it."""
+    if settings["vocab_size"] and not settings.document.data.get("padded_vocab_size"):
+        return f"vocab_size={size - _uncounted(settings)}"
+    return f"padded_vocab_size={_padded(size, settings)}"
+
+
+def _padded(size: int, settings: Settings) -> int:
+    unit = int(settings["make_vocab_size_divisible_by"] * settings["tensor_model_parallel_size"])
+    return -(-size // unit) * unit
 
 
 def _uncounted(settings: Settings) -> int:

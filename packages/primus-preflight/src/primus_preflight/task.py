@@ -55,7 +55,9 @@ exit codes: 0 all nodes are fit; 1 at least one node is not fit; 2 wrong request
             )
         if args.gate and args.assume_host:
             raise RequestError("preflight before a launch checks this machine", fix="remove assume-host")
-        if not call.elsewhere:
+        if call.elsewhere:
+            catalogue.refuse_unknown(catalogue.gather(call.catalogue), args.only, args.skip, elsewhere=True)
+        else:
             _validate(args, call)
         node = call.distributed
         place = ("--node-rank", str(node.node_rank), "--of-nodes", str(node.nnodes))
@@ -88,12 +90,20 @@ def declare(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--only",
         "--tests",
-        action="append",
+        action="extend",
+        type=_patterns,
         default=[],
         metavar="PATTERN",
-        help="run only checks that match PATTERN, such as gpu.pcie-*",
+        help="run only checks that match PATTERN, such as gpu.pcie-*, or one of a list: host.disk,gpu.*",
     )
-    parser.add_argument("--skip", action="append", default=[], metavar="PATTERN", help="skip checks that match PATTERN")
+    parser.add_argument(
+        "--skip",
+        action="extend",
+        type=_patterns,
+        default=[],
+        metavar="PATTERN",
+        help="skip checks that match PATTERN, or one of a list",
+    )
     parser.add_argument(
         "--thresholds", default="", metavar="FILE", help="apply the thresholds in FILE over the built-in ones"
     )
@@ -165,6 +175,10 @@ def _file(text: str) -> str:
     if os.path.splitext(text)[1].lower() not in SUFFIXES:
         raise argparse.ArgumentTypeError(f"'{text}' ends in none of {', '.join(SUFFIXES)}")
     return text
+
+
+def _patterns(text: str) -> list[str]:
+    return [one for one in text.split(",") if one] or [text]
 
 
 def _validate(args: argparse.Namespace, call: TaskCall) -> None:

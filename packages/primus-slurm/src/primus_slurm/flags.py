@@ -15,7 +15,20 @@ from typing import Any, NamedTuple
 from primus_machine import nodelist
 from primus_machine.errors import RequestError, nearest, suggestion
 
-__all__ = ["COUNT", "ENV", "LOSSES", "REFUSED", "TASKS", "Flags", "Options", "gpus_of_node", "nodes_of", "refusal"]
+__all__ = [
+    "COUNT",
+    "ENV",
+    "LOSSES",
+    "REFUSED",
+    "SEVERAL_TASKS",
+    "TASKS",
+    "Flags",
+    "Options",
+    "gpus_of_node",
+    "nodes_of",
+    "refusal",
+    "refusal_of_tasks",
+]
 
 ENV = "/usr/bin/env"
 """What srun starts, behind its flags. By its whole path: `--export=NONE` leaves no PATH to look for it."""
@@ -62,6 +75,20 @@ def refusal(name: str) -> RequestError:
     why, fix = REFUSED[name]
     meant = "" if fix == _REMOVE else None
     return RequestError(f"--{name} is not supported", why=why, fix=fix, options=[f"--{name}"], meant=meant)
+
+
+SEVERAL_TASKS = "srun starts one Primus on each node, which starts the ranks of the node"
+
+
+def refusal_of_tasks(name: str, value: str, nodes: str) -> RequestError | None:
+    """Return the error about one of `TASKS`; None: `value` means one task on each node.
+
+    `nodes`: their number; empty: it is not known.
+    """
+    if value == {"ntasks-per-node": "1", "ntasks": nodes}.get(name):
+        return None
+    fix = "request nodes (-N 2), and set GPUS_PER_NODE to use only some GPUs of a node"
+    return RequestError(f"--{name}={value} is not supported", why=SEVERAL_TASKS, fix=fix)
 
 
 class Flags(NamedTuple):
@@ -186,8 +213,7 @@ class _Reader:
         if len(word) > 3 and (
             meant in self.own_options or meant[2:] in self.options.takes
         ):  # `-dry-run` is no `-d ry-run`
-            fix = f"did you mean '{meant}'?"
-            raise self._error(f"unknown option '{word}'", fix, kind="unknown", options=[word], meant=meant)
+            raise self._one_dash(word, meant)
         for index, letter in enumerate(word[1:], 2):
             name = self.options.letters.get(letter)
             if not name:
@@ -202,6 +228,16 @@ class _Reader:
             self.given[name] = behind or found
             return
         self.passed.append(word)
+
+    def _one_dash(self, word: str, meant: str) -> RequestError:
+        """Return the error about `-ntasks=2`: the one about `--ntasks`, where Primus refuses that."""
+        name = self.options.name_of(meant[2:])
+        if name in REFUSED:
+            return refusal(name)
+        is_tasks = self.options.command == "srun" and name in TASKS
+        refused = refusal_of_tasks(name, word.partition("=")[2], self.given.get("nodes", "1")) if is_tasks else None
+        fix = f"did you mean '{meant}'?"
+        return refused or self._error(f"unknown option '{word}'", fix, kind="unknown", options=[word], meant=meant)
 
     def _unexpected(self, word: str) -> None:
         near = "did you mean 'sbatch'?" if word == "submit" else suggestion(word, _COMMANDS)

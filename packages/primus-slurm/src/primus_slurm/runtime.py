@@ -10,16 +10,17 @@ import argparse
 import os
 import re
 import shlex
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from primus_core.plan.plan import AddedFlag, PlannedFile, Requirement, RunPlace, SchedulerStep, Step
 from primus_core.plugins.outer import OuterCall, OuterPlan
 from primus_core.request.arguments import Parser, duration, flags_of, whole_number
 from primus_machine import packages
-from primus_machine.errors import RequestError, nearest
+from primus_machine.errors import RequestError
 from primus_machine.secrets.redaction import refuse_secrets
 from primus_machine.units import counted
-from primus_slurm.flags import COUNT, ENV, LOSSES, REFUSED, TASKS, Options, gpus_of_node, nodes_of, refusal
+from primus_slurm.asked import KILL, Asked, Misspelt, name_of, refuse_flags, refuse_several_tasks
+from primus_slurm.flags import COUNT, ENV, LOSSES, TASKS, Options, gpus_of_node, nodes_of
 from primus_slurm.steps import wishes_of_job
 
 __all__ = ["SCRIPT", "SLURM"]
@@ -34,20 +35,12 @@ _WARNING_S = 60
 """So long before the time limit a job that may be started again is told that it comes. Slurm may tell it a minute
 earlier still (`man sbatch`, --signal).
 """
-_OF_ALL = ("dry-run", "env", "preflight", "assume-host", "rendezvous-timeout")
-"""Options that every runtime around another has."""
 _FIX = "run this where Slurm's commands are, or without Slurm: primus direct -- ..."
-_ALIKE = 0.85
-_PARSABLE, _KILL = "--parsable", "kill-on-bad-exit"
+_PARSABLE = "--parsable"
 """Look-alikes of sbatch do not know it, and submit without it."""
 _APPEND = "--open-mode=append"
-_ADVICE = "see what Slurm says above; `sinfo` lists its partitions and nodes, or fails where no Slurm is set up"
 _REFUSALS = (1, 126, 127, 255)
 """Exit codes of srun and sbatch that are Slurm's, where no task has begun."""
-# Options by srun's variables (`SLURM_NPROCS`); others give way to Primus's own options.
-_OF_TASKS = {"NTASKS": "ntasks", "NPROCS": "ntasks", "NTASKS_PER_GPU": "ntasks-per-gpu"}
-_ENVIRONMENT = {"time": "TIMELIMIT", "array": "ARRAY_INX"}
-"""Options whose variable (`SBATCH_PARTITION`, `SLURM_PARTITION`) has another name."""
 
 
 class Slurm:
@@ -107,7 +100,7 @@ Primus passes all other flags to srun or sbatch unchanged. Set defaults for them
                 why="every node of the job would use this rank",
                 fix="unset NODE_RANK",
             )
-        asked = _Asked(args, environ)
+        asked = Asked(args, environ)
         job = environ if asked.in_job else {}
         nodes, certain = nodes_of(asked.values, job)
         working = _working(nodes, args, certain=certain)
@@ -127,28 +120,17 @@ Primus passes all other flags to srun or sbatch unchanged. Set defaults for them
 
     def wrap(self, call: OuterCall) -> OuterPlan:
         """The inner command behind srun, or in a job script."""
-        asked = _Asked(call.args, call.facts.environ, takes_over=call.takes_over)
-        _refuse_flags(asked)
+        asked = Asked(call.args, call.facts.environ, takes_over=call.takes_over)
+        refuse_flags(asked)
         _refuse_in_each_task(call.facts.environ)
-        _refuse_several_tasks(asked)
+        refuse_several_tasks(asked)
         _require_job(call.args, asked)
+        parser = Parser(prog="primus slurm")
+        self.add_arguments(parser)
+        misspelt = Misspelt(asked, flags_of(parser))
         if call.args.command == "sbatch":
-            return _sbatch(call, asked)
-        return _srun(call, asked)  # which follows it anyway
-
-
-def _refuse_flags(asked: _Asked) -> None:
-    """What would make something else of the job than one run, whether a flag, a default or a variable asks for it."""
-    for name, (why, _) in REFUSED.items():
-        variable = f"SBATCH_{_variable(f'--{name}')}"
-        if name in asked.values:
-            raise refusal(name)
-        if asked.command == "sbatch" and variable in asked.environ:
-            raise RequestError(
-                f"{variable} is set, to '{asked.environ[variable]}', and is not supported",
-                why=f"sbatch interprets it as --{name}; {why}",
-                fix=f"unset {variable}",
-            )
+            return _sbatch(call, asked, misspelt)
+        return _srun(call, asked, misspelt)  # which follows it anyway
 
 
 def _refuse_in_each_task(environ: Mapping[str, str]) -> None:
@@ -161,38 +143,6 @@ def _refuse_in_each_task(environ: Mapping[str, str]) -> None:
         )
 
 
-def _misspelt(asked: _Asked) -> tuple[str, ...]:
-    """Notes on options that are nearly one of Slurm's. A site, or another scheduler under its name, may have them."""
-    options, parser = asked.options, Parser(prog="primus slurm")
-    Slurm().add_arguments(parser)
-    known = [*options.takes, *_OF_ALL, *(flag.lstrip("-") for flag in flags_of(parser))]
-    unknown = (name for name in asked.values if name not in options.takes and options.fits(name))
-    found = {name: nearest(name, known, _ALIKE) for name in unknown}
-    return tuple(
-        f"'--{name}' is no option of Slurm that is known here: did you mean '--{near}'? It is passed on as it is"
-        for name, near in found.items()
-        if near
-    )
-
-
-def _refuse_several_tasks(asked: _Asked) -> None:
-    """`srun` may start no second Primus on a node. A batch job's steps have tasks of their own."""
-    if asked.command != "srun":
-        return
-    values = asked.values
-    nodes, certain = nodes_of(values, asked.environ if asked.in_job else {})
-    fits = {"ntasks-per-node": "1", "ntasks": str(nodes) if certain else ""}
-    why = "srun starts one Primus on each node, which starts the ranks of the node"
-    if name := next((name for name in TASKS if name in values and values[name] != fits.get(name)), ""):
-        fix = "request nodes (-N 2), and set GPUS_PER_NODE to use only some GPUs of a node"
-        raise RequestError(f"--{name}={values[name]} is not supported", why=why, fix=fix)
-    for end, name in _OF_TASKS.items():
-        value = asked.environ.get(f"SLURM_{end}", "")
-        if value and not asked.in_job and name not in values and value != fits.get(name):
-            what = f"SLURM_{end} is set, to '{value}', and is not supported"
-            raise RequestError(what, why=f"srun interprets it as --{name}; {why}", fix=f"unset SLURM_{end}")
-
-
 def _refuse_other_count(environ: Mapping[str, str], nodes: int, *, certain: bool) -> None:
     """With another number in NNODES, each node would wait for nodes that the job does not have, or leave some out."""
     wanted = environ.get("NNODES", "").strip()
@@ -202,42 +152,6 @@ def _refuse_other_count(environ: Mapping[str, str], nodes: int, *, certain: bool
             why="the nodes wait for NNODES nodes before they start",
             fix=f"unset NNODES, or request as many nodes: -N {wanted}" if COUNT.fullmatch(wanted) else "unset NNODES",
         )
-
-
-class _Asked:
-    """What is asked of Slurm: the flags, and the defaults that nothing says otherwise."""
-
-    def __init__(self, args: argparse.Namespace, environ: Mapping[str, str], *, takes_over: bool = False) -> None:
-        self.command, self.environ = args.command, environ
-        self.options = Options(args.command)
-        self.flags = self.options.read(args.flags, {})
-        self.in_job = bool(args.command == "srun" and environ.get("SLURM_JOB_ID") and "jobid" not in self.flags.given)
-        self.disabled: frozenset[str] = args.disabled
-        configured = [word for word in args.configured if not takes_over or _name(word) != _KILL]
-        self.defaults = self.not_given(filter(self._fits, [*configured, *([f"--{_KILL}=0"] if takes_over else [])]))
-
-    def _fits(self, word: str) -> bool:
-        """Whether a default is one of this command. In a job, those of the allocation were used already."""
-        name = _name(word)
-        within = self.in_job or "jobid" in self.flags.given
-        return self.options.is_of_steps(name) if within else self.options.fits(name)
-
-    @property
-    def values(self) -> dict[str, str]:
-        """The options and their values, from defaults and flags."""
-        words = (word[2:].partition("=") for word in self.defaults)
-        return {**{self.options.name_of(name): value for name, _, value in words}, **self.flags.given}
-
-    def not_given(self, defaults: Iterable[str]) -> list[str]:
-        """Those `defaults` that neither a flag nor a variable of Slurm's own says otherwise."""
-        kept = self.options.not_given(defaults, self.flags.given)
-        kept = [word for word in kept if _name(word) not in self.disabled]
-        prefix = "SBATCH" if self.command == "sbatch" else "SLURM"
-        return [word for word in kept if f"{prefix}_{_variable(word)}" not in self.environ]
-
-
-def _variable(word: str) -> str:
-    return _ENVIRONMENT.get(_name(word)) or _name(word).upper().replace("-", "_")
 
 
 def _split(parser: Parser, words: Sequence[str]) -> tuple[list[str], Sequence[str]]:
@@ -253,14 +167,10 @@ def _split(parser: Parser, words: Sequence[str]) -> tuple[list[str], Sequence[st
     return [*kept, *flags.own, command], flags.passed
 
 
-def _name(word: str) -> str:
-    return word[2:].partition("=")[0]
-
-
-def _srun(call: OuterCall, asked: _Asked) -> OuterPlan:
+def _srun(call: OuterCall, asked: Asked, misspelt: Misspelt) -> OuterPlan:
     """One Primus on each node, which starts the node's ranks."""
     env = [f"{variable.name}={variable.value}" for variable in call.variables if not variable.secret]
-    name = [] if asked.in_job or "jobid" in asked.values else asked.not_given([f"--job-name={_job_name(call.place)}"])
+    name = [] if asked.in_job or "jobid" in asked.values else asked.not_given([f"--job-name={_jobname_of(call.place)}"])
     own = [*name, *_shape(asked, call.args)]
     flags = _flags(own, asked)
     restarts, environ = _restarts(call), call.facts.environ
@@ -272,12 +182,12 @@ def _srun(call: OuterCall, asked: _Asked) -> OuterPlan:
         ("srun", *flags, *words),
         call.facts.cwd,
         kind="worker",
-        advice=_ADVICE,
+        advice=misspelt.advice(),
         stop=(*ends, "step", "TERM"),  # srun itself would kill the ranks at once
         cleanup=(*ends, "step" if asked.in_job or "jobid" in asked.values else "job"),  # where srun was killed
         scheduler=SchedulerStep(
             "slurm",
-            together=asked.values.get(_KILL, "0") != "0",
+            together=asked.values.get(KILL, "0") != "0",
             spares=call.args.spare_nodes,
             leaves_out=bool(call.args.spare_nodes),
             requeue=("scontrol", "requeue", environ["SLURM_JOB_ID"]) if batch and restarts else (),
@@ -288,19 +198,19 @@ def _srun(call: OuterCall, asked: _Asked) -> OuterPlan:
     )
     steps = (*_folders(call, asked), step)
     needs = (Requirement("command", "srun", _FIX),)
-    return OuterPlan(steps, requires=needs, notes=_misspelt(asked), max_restarts=restarts)
+    return OuterPlan(steps, requires=needs, notes=misspelt.notes(), max_restarts=restarts)
 
 
-def _flags(own: Sequence[str], asked: _Asked) -> list[str]:
+def _flags(own: Sequence[str], asked: Asked) -> list[str]:
     """Return all flags of the command. None may hold a secret: everybody on a machine can read a command line."""
     flags = [*own, *asked.defaults, *asked.flags.passed]
     refuse_secrets(flags, fix="export it: Slurm passes the environment on")
     return flags
 
 
-def _added(own: Sequence[str], asked: _Asked) -> tuple[AddedFlag, ...]:
+def _added(own: Sequence[str], asked: Asked) -> tuple[AddedFlag, ...]:
     """Return the flags that Primus adds: those of this command, and the defaults of the package."""
-    words = [*own, *(word for word in asked.defaults if _name(word) == _KILL)]
+    words = [*own, *(word for word in asked.defaults if name_of(word) == KILL)]
     return tuple(AddedFlag(word, LOSSES[word.partition("=")[0]]) for word in words)
 
 
@@ -308,7 +218,7 @@ def _restarts(call: OuterCall) -> int:
     return call.max_restarts if call.args.max_restarts is None else int(call.args.max_restarts)
 
 
-def _require_job(args: argparse.Namespace, asked: _Asked) -> None:
+def _require_job(args: argparse.Namespace, asked: Asked) -> None:
     if args.spare_nodes and args.command == "srun" and not asked.in_job:
         raise RequestError(
             "--spare-nodes needs a job that survives a failed node",
@@ -327,7 +237,7 @@ def _working(nodes: int, args: argparse.Namespace, *, certain: bool = True) -> i
     return max(nodes - int(args.spare_nodes), 1)
 
 
-def _shape(asked: _Asked, args: argparse.Namespace) -> list[str]:
+def _shape(asked: Asked, args: argparse.Namespace) -> list[str]:
     """One task on each node, whatever shape the allocation around it was asked for."""
     values, environ = asked.values, asked.environ
     if set(TASKS) & values.keys():
@@ -337,10 +247,10 @@ def _shape(asked: _Asked, args: argparse.Namespace) -> list[str]:
     nodes = _working(nodes_of(values, environ)[0], args)
     shape = [f"--nodes={nodes}", f"--ntasks={nodes}", "--ntasks-per-node=1"]  # srun would take them from the job's
     wanted = asked.options.not_given([*shape, *wishes_of_job(environ)], asked.flags.given)
-    return [word for word in wanted if _name(word) not in asked.disabled]
+    return [word for word in wanted if name_of(word) not in asked.disabled]
 
 
-def _sbatch(call: OuterCall, asked: _Asked) -> OuterPlan:
+def _sbatch(call: OuterCall, asked: Asked, misspelt: Misspelt) -> OuterPlan:
     """The job script, and the command that submits it."""
     place = call.place
     log = f"--output={place.directory.replace('%', '%%')}/logs/slurm_%j.log"
@@ -352,20 +262,20 @@ def _sbatch(call: OuterCall, asked: _Asked) -> OuterPlan:
             fix="name a log elsewhere: -o /path/%j.log",
         )
     append = [] if "output" in asked.values else [_APPEND]  # a site may put any job back into the queue
-    own = [_PARSABLE, f"--job-name={_job_name(place)}", log, *append, *_resilience(call)]
+    own = [_PARSABLE, f"--job-name={_jobname_of(place)}", log, *append, *_resilience(call)]
     own = asked.not_given(own)
     flags = _flags(own, asked)
     script = PlannedFile(SCRIPT, _script(call, asked))
     argv = ("sbatch", *flags, f"{place.directory}/{SCRIPT}")
-    submit = Step("sbatch", argv, call.facts.cwd, kind="submit", scheduler=SchedulerStep("slurm"), advice=_ADVICE,
-                  refusals=_REFUSALS, added=_added(own, asked))  # fmt: skip
+    submit = Step("sbatch", argv, call.facts.cwd, kind="submit", scheduler=SchedulerStep("slurm"),
+                  advice=misspelt.advice(), refusals=_REFUSALS, added=_added(own, asked))  # fmt: skip
     watch = (call.facts.python, "-m", "primus_slurm.follow", place.directory)
     follow = [Step("follow", watch, call.facts.cwd, kind="worker")] if call.args.follow else []
     return OuterPlan(
         (*_folders(call, asked), submit, *follow),
         files=(script,),
         requires=(Requirement("command", "sbatch", _FIX),),
-        notes=_misspelt(asked),
+        notes=misspelt.notes(),
     )
 
 
@@ -375,11 +285,11 @@ def _resilience(call: OuterCall) -> list[str]:
     return again + (["--no-kill"] if call.args.spare_nodes else [])
 
 
-def _job_name(place: RunPlace) -> str:
+def _jobname_of(place: RunPlace) -> str:
     return f"primus-{os.path.basename(place.link) or place.run_id}"
 
 
-def _script(call: OuterCall, asked: _Asked) -> str:
+def _script(call: OuterCall, asked: Asked) -> str:
     """The job script. Its length does not depend on the number of nodes; nothing in it is secret."""
     joined = [f"export {variable.name}={shlex.quote(variable.value)}" for variable in call.of_job]
     words = (call.facts.python, "-m", "primus_core", *call.again(*_in_job(call.args)))
@@ -395,7 +305,7 @@ def _script(call: OuterCall, asked: _Asked) -> str:
     return "".join(f"{line}\n" for line in lines)
 
 
-def _links(place: RunPlace, asked: _Asked) -> Iterator[str]:
+def _links(place: RunPlace, asked: Asked) -> Iterator[str]:
     """Lines that make a link in the run directory to each log that is written elsewhere: the job knows its name."""
     for name, number in (("output", 1), ("error", 2)):
         if name in asked.values:
@@ -411,13 +321,13 @@ def _in_job(args: argparse.Namespace) -> tuple[str, ...]:
     return ("slurm", *restarts, *spares, "srun")
 
 
-def _folders(call: OuterCall, asked: _Asked) -> tuple[Step, ...]:
+def _folders(call: OuterCall, asked: Asked) -> tuple[Step, ...]:
     """A step that makes the folders of the log files: Slurm makes none, and the job would fail without a word.
 
     Raises:
         RequestError: a folder is to have the number of the job, which nobody knows yet.
     """
-    job, folders = asked.values.get("job-name") or _job_name(call.place), list[str]()
+    job, folders = asked.values.get("job-name") or _jobname_of(call.place), list[str]()
     for name in ("output", "error"):
         folder = os.path.dirname(asked.values.get(name, ""))
         if not asked.in_job:  # which has its number and name already, and maybe a folder called so

@@ -21,6 +21,7 @@ _DEGREES = {
     "tensor": "parallelism.tensor_parallel_degree",
     "pipeline": "parallelism.pipeline_parallel_degree",
 }
+_HEADS = ("n_heads", "n_kv_heads")
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +61,7 @@ def check_layout(
     known = layout is not None and world_size is not None
     layout = layout or _degrees(settings, _least(settings))
     settings.check(
-        lambda s: _check_sequence(s, layout, facts),
+        lambda s: _check_sequence(s, layout, facts, world_size),
         lambda s: _check_heads(s, layout, facts),
         lambda s: _check_batch(s, layout) if known else None,
         lambda s: _check_experts(s, layout, facts) if known else None,
@@ -100,7 +101,14 @@ def _degrees(settings: Settings, world_size: int) -> Layout:
     return Layout(**{**degree, "shard": shard}, expert=settings["parallelism.expert_parallel_degree"])
 
 
-def _check_sequence(settings: Settings, layout: Layout, facts: Mapping[str, Any]) -> None:
+def _is_possible(layout: Layout, facts: Mapping[str, Any], world_size: int | None) -> bool:
+    """Whether heads and ranks allow these degrees: otherwise no other length of sequences would help."""
+    heads = [facts[name] for name in _HEADS if facts.get(name)]
+    ranks = 0 if world_size is None else world_size
+    return not (ranks % (layout.tensor * layout.context) or any(number % layout.tensor for number in heads))
+
+
+def _check_sequence(settings: Settings, layout: Layout, facts: Mapping[str, Any], world_size: int | None) -> None:
     length, longest = settings["training.seq_len"], facts.get("max_seq_len")
     if longest and length > longest:
         raise settings.error(
@@ -108,6 +116,8 @@ def _check_sequence(settings: Settings, layout: Layout, facts: Mapping[str, Any]
             f"sequences of {length} tokens exceed the model's {longest}",
             fix="reduce training.seq_len, or increase model.max_seq_len",
         )
+    if not _is_possible(layout, facts, world_size):
+        return
     tensor = layout.tensor if settings["parallelism.enable_sequence_parallel"] else 1
     pieces = tensor * (2 * layout.context if layout.context > 1 else 1)
     if length % pieces:
@@ -140,7 +150,7 @@ def _check_chunks(settings: Settings, length: int) -> None:
 
 
 def _check_heads(settings: Settings, layout: Layout, facts: Mapping[str, Any]) -> None:
-    for name in ("n_heads", "n_kv_heads"):
+    for name in _HEADS:
         heads = facts.get(name)
         if heads and heads % layout.tensor:
             raise settings.error(

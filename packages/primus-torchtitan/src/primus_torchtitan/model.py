@@ -44,6 +44,11 @@ class Model:
         """For people: `llama3 8B`."""
         return f"{self.family} {self.flavor or 'with own sizes'}"
 
+    @property
+    def takes_sizes(self) -> bool:
+        """Whether sizes of one's own may be set, such as `model.vocab_size`."""
+        return self.family in _SIZED and not self.facts.get("experts")
+
     def to_dict(self) -> dict[str, Any]:
         """What the worker needs, and what a later run compares."""
         sizes = None if self.sizes is None else dict(self.sizes)

@@ -12,16 +12,20 @@ from primus_core.errors import ConfigError
 from primus_core.plan.plan import Step
 from primus_data.training import SEED, section
 from primus_data.training.corpora import FOLDER, Corpus, Prefixes, Text
+from primus_data.training.files import STDLIB
 from primus_torchtitan.model import Model
 from primus_torchtitan.own_settings import DATA
 from primus_torchtitan.settings import Settings
 from primus_train.backend import BackendCall
+from primus_train.overrides import typed_words
 from primus_train.paths import PathKind
 
 __all__ = ["DATASET", "TAKEN", "Data"]
 
 DATASET = "primus_indexed"
 """What `dataloader.dataset` is called when the worker reads `.bin`/`.idx` (`indexed_loader`)."""
+_OF_STDLIB = 50_000
+"""So many tokens the text of the standard library gives, and not many more."""
 TAKEN = ("dataloader.dataset", "dataloader.dataset_path")
 
 _OF_WORKERS = tuple(
@@ -78,7 +82,7 @@ class Data:
             return ()
         known: int = model.facts.get("vocab_size") or 0
         if isinstance(self.corpus, Text):
-            self.corpus = dataclasses.replace(self.corpus, vocab_size=self._vocabulary(known))
+            self.corpus = dataclasses.replace(self.corpus, vocab_size=self._vocabulary(model))
             settings.set("hf_assets_path", os.path.join(self.call.place.directory, FOLDER))
         if isinstance(self.corpus, Prefixes):
             section.refuse_faults(self.corpus, self.document, self.call, known)
@@ -105,15 +109,10 @@ class Data:
             return None
         return {part: {**told, "seed": self.seed} for part, told in self.corpus.told(self.call).items()}
 
-    def _vocabulary(self, known: int) -> int:
-        wanted = self.vocab_size
+    def _vocabulary(self, model: Model) -> int:
+        wanted, known = self.vocab_size, model.facts.get("vocab_size") or 0
         if wanted and known and wanted != known:
-            raise ConfigError(
-                f"data.vocab_size is {wanted}, and model.vocab_size is {known}",
-                where=self.document.where(("vocab_size",)),
-                why="the tokenizer's tokens are the rows of the model's embedding",
-                fix="set only one of them, or set both to the same value",
-            )
+            raise self._other_vocabulary(wanted, known, model)
         vocab = wanted or known
         if not vocab:
             raise ConfigError(
@@ -122,3 +121,24 @@ class Data:
                 fix="set data.vocab_size, for instance to 4096",
             )
         return vocab
+
+    def _other_vocabulary(self, wanted: int, known: int, model: Model) -> ConfigError:
+        """The error for a tokenizer and a model that differ. What the model says without a setting, nobody removes."""
+        where = self.document.where(("vocab_size",))
+        is_own = "vocab_size" in self.call.document.section(("model",)).data
+        why = "the tokenizer's tokens are the rows of the model's embedding"
+        why += "" if is_own else f"; {model.name} has {known} of them by itself"
+        # The standard library gives far fewer tokens than a large model has.
+        without = f"data.vocab_size=null, if the text is enough for a tokenizer of {known} tokens"
+        fits = isinstance(self.corpus, Text) and not (self.corpus.source == STDLIB and known > _OF_STDLIB)
+        fixes = [f"model.vocab_size={wanted}"] * model.takes_sizes + [without] * (fits or not model.takes_sizes)
+        typed = typed_words(where) if model.takes_sizes and not is_own else []
+        dashes = "--" * typed[0].startswith("--") if typed else ""
+        return ConfigError(
+            f"data.vocab_size is {wanted}, and model.vocab_size is {known}",
+            where=where,
+            why=why,
+            fix="\nor ".join(fixes),
+            options=typed,
+            meant=f"{dashes}data.vocab_size={wanted} {dashes}model.vocab_size" if typed else None,
+        )

@@ -174,7 +174,7 @@ def _explain(path: Path, one: Any, document: Document) -> ConfigError:
     if given is True and is_alone(where):
         return ConfigError(f"'{where.rpartition(' ')[2]}' has no value", fix="write it after the key: --key VALUE")
     if path[2:] == ("data",) and isinstance(given, str):
-        fix = f"data: {{input: {given}, tokenizer_model: tokenizer.json}}, or train_data_path: of prepared data"
+        fix = f"data: {{input: {given}, tokenizer_model: FILE}}, or train_data_path: of prepared data"
         return ConfigError(f"'{name}' is {given!r}", where=where, why="it is a section of settings", fix=fix)
     fix = _of_these(given, one) if one["type"] == "literal_error" else _FIXES.get(one["type"], _NESTED)
     return ConfigError(f"'{name}' is {given!r}", where=where, why=one["msg"], fix=fix)

@@ -163,6 +163,8 @@ def _below(path: Path, value: Any) -> dict[str, Any]:
 _SETTING = r"[A-Za-z_]\w*(?:\.[\w.]+=|=(?:null|true|false)$)"
 """A word that is one by itself, and no value of the option before it."""
 _FORMS = "write key=value, --key value or --key=value"
+_ONE_LETTER = re.compile(r"-[A-Za-z]\d*(=.*)?", re.DOTALL)
+"""An option of one letter, such as `-o`, `-n4` and `-o=x`: no setting is called so."""
 
 
 def _joined(name: str, rest: list[str]) -> str:
@@ -181,6 +183,8 @@ def _next(rest: list[str]) -> tuple[str, str, str | None]:
     if is_option or word.startswith("+"):  # of argparse, of Hydra
         meant = "" if is_option else word.partition("=")[0].lstrip("+")
         raise RequestError(f"'{word}' is not a setting", fix="write key=value alone", options=[word], meant=meant)
+    if _ONE_LETTER.fullmatch(word):
+        raise _unknown_letter(word, rest)
     name, equals, value = word.lstrip("-").partition("=")
     dashed = word.startswith("--")
     if not name or (word.startswith("-") and not dashed) or (not dashed and not equals):
@@ -193,6 +197,8 @@ def _next(rest: list[str]) -> tuple[str, str, str | None]:
         return word, name, value
     if not rest or (rest[0].startswith("--") and not rest[0][2:3].isdigit()) or re.match(_SETTING, rest[0]):
         return word, name, None
+    if _ONE_LETTER.fullmatch(rest[0]):
+        return word, name, None
     value = rest.pop(0)
     if more := list(takewhile(_is_bare, rest)):
         del rest[: len(more)]
@@ -201,6 +207,16 @@ def _next(rest: list[str]) -> tuple[str, str, str | None]:
         what = f"'{word}' has {len(more) + 1} words behind it: {value} {' '.join(more)}"
         raise RequestError(what, fix=f"write {right}, as one word")
     return f"{word} {value}", name, value
+
+
+def _unknown_letter(word: str, rest: list[str]) -> RequestError:
+    """The error for an option of one letter, whose value is taken from `rest`: what remains is the command without."""
+    value = [rest.pop(0)] if "=" not in word and rest and _is_bare(rest[0]) else []
+    what, other = f"unknown option '{word[:2]}'", former.instead("direct", word)
+    if other or not value:
+        meant = None if other else ""
+        return RequestError(what, fix=other or "remove it", kind="unknown", options=[word], meant=meant)
+    return RequestError(what, fix="remove it", kind="positional", options=[word, *value])
 
 
 def _is_bare(word: str) -> bool:

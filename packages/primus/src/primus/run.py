@@ -9,6 +9,7 @@ import os
 import re
 import shlex
 from collections.abc import Sequence
+from itertools import pairwise
 
 from primus_core.environment.resolve import of_python
 from primus_core.errors import RequestError, nearest
@@ -21,10 +22,15 @@ from primus_machine.text import Note
 __all__ = ["RUN"]
 
 _OURS = {
-    "--dry-run": "--dry-run behind the file is an argument of the file; for a dry run: primus --dry-run ...",
-    "--replay": "--replay behind the file is an argument of the file; to replay a run: primus replay RUN",
+    "--dry-run": "for a dry run: primus --dry-run ...",
+    "--replay": "to replay a run: primus replay RUN",
+    "--hang-timeout": "to end ranks that hang: primus direct --hang-timeout {} -- run ...",
+    "--max-restarts": "to restart failed ranks: primus direct --max-restarts {} -- run ...",
+    "--grace-period": "for more time to end: primus direct --grace-period {} -- run ...",
+    "--single": "to start one process instead of ranks: primus direct --single -- run ...",
+    "--numa": "to bind ranks to CPUs: primus direct --numa -- run ...",
 }
-"""Notes on words of Primus that a file gets."""
+"""What to type instead of words of Primus that a program gets: `{}` is their value."""
 _EXPERIMENTS, _SHELL = (".yaml", ".yml", ".toml"), (".sh", ".bash", ".sbatch", ".slurm")
 
 
@@ -77,7 +83,7 @@ Everything after FILE or MODULE is passed to it unchanged."""
             what, meant = f"there is no file '{call.args.file}'", shlex.quote(near) if near else None
             why, named = f"looked for {path}", [call.args.file]
             raise RequestError(what, why=why, fix=fix, kind="file", options=named, meant=meant)
-        notes = [Note(_OURS[word], "words") for word in call.args.words if word in _OURS]
+        notes = _notes(call.args.words, "file")
         if call.elsewhere and not os.path.isfile(path):
             near = _beside(path, call.args.file)
             meant = f" (did you mean '{near}'?)" if near else ""
@@ -91,6 +97,18 @@ Everything after FILE or MODULE is passed to it unchanged."""
             loads=(path,),
             notes=(*_modules_beside(path, call), *notes),
         )
+
+
+def _notes(words: Sequence[str], what: str) -> list[Note]:
+    """Return a note on each of the options of Primus that stand behind the file or module."""
+    found = []
+    for word, after in pairwise([*words, ""]):
+        flag, equals, value = word.partition("=")
+        if flag in _OURS:
+            value = value if equals else after if after[:1] not in ("", "-") else "VALUE"
+            ours = _OURS[flag].format(shlex.quote(value))
+            found.append(Note(f"{flag} behind the {what} is an argument of the {what}; {ours}", "words"))
+    return found
 
 
 def _place(call: TaskCall, name: str) -> RunPlace:
@@ -116,6 +134,7 @@ def _run_module(call: TaskCall, module: str) -> TaskPlan:
         requires=tuple(Requirement("file", file, "put it back, or name another module") for file in files),
         folder=call.facts.cwd,
         loads=files,
+        notes=tuple(_notes(call.args.words, "module")),
     )
 
 

@@ -121,7 +121,8 @@ def _result(path: str) -> str:
 def _compare(args: Namespace) -> int:
     from primus_bench.comparison import documents
 
-    a, b = documents.read(_result(args.a)), documents.read(_result(args.b))
+    first, second = _result(args.a), _result(args.b)
+    a, b = documents.read(first, second), documents.read(second, first)
     if a["benchmark"] != b["benchmark"]:
         what = f"{a['benchmark']} cannot be compared with {b['benchmark']}"
         raise RequestError(what, fix="name results of one benchmark")

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
+import re
+import shlex
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from typing import Any, BinaryIO
 
 from primus_bench.comparison.intervals import FEWEST, Slowdown, slowdown, step_of, verdict
-from primus_core.errors import RequestError
+from primus_core.errors import RequestError, nearest
 from primus_machine.files import plain_json
 from primus_machine.files.atomic import regular
 from primus_machine.text import printable
@@ -22,6 +26,9 @@ _LONGEST, _MOST_NAMED = 60, 3
 _UNSTEADY = "not steady: "
 _EVER_OTHERS = {"measured", "gpu_watts", "gpu_celsius"}
 """They differ between any two runs."""
+_SUFFIX = ".json"
+_MEASURES = {"gemm": "gemm -M 4096", "train": "train --model llama3.1_8B"}
+"""Benchmarks that need an option, with one."""
 _DESCRIBED = ("device", "clocks", "versions", "machine")
 
 
@@ -48,12 +55,14 @@ class Compared:
         return {**asdict(self), "is_regression": self.is_regression}
 
 
-def read(path: str) -> dict[str, Any]:
-    """The result in a JSON file that `bench … --output FILE.json` wrote.
+def read(path: str, beside: str = "") -> dict[str, Any]:
+    """The result in a JSON file that `bench … --output FILE.json` wrote. `beside` is the one it is compared with.
 
     Raises:
         RequestError: there is none, or it is of another version.
     """
+    if not os.path.lexists(path):
+        raise _missing(path, beside)
     try:
         with open(path, "rb", opener=regular) as file:  # a FIFO or a device may have no end
             data = plain_json.loads(_whole(file))
@@ -69,6 +78,33 @@ def read(path: str) -> dict[str, Any]:
     except (TypeError, ValueError) as error:
         raise RequestError(f"{path} is damaged", why=str(error), fix="measure it again") from None
     return data
+
+
+def _missing(path: str, beside: str) -> RequestError:
+    """The error for a file that does not exist, with one of nearly its name, or the command that writes it."""
+    what, why = f"{path} cannot be read", "No such file or directory"
+    folder, name = os.path.split(path)
+    if near := _near(folder, name.removesuffix(_SUFFIX), beside):
+        meant = os.path.join(folder, f"{near}{_SUFFIX}")
+        fix = f"did you mean '{meant}'?"
+        return RequestError(what, why=why, fix=fix, kind="unknown", options=[path], meant=shlex.quote(meant))
+    benchmark = ""
+    with suppress(RequestError):
+        benchmark = read(beside)["benchmark"] if os.path.exists(beside) else ""
+    words = _MEASURES.get(benchmark, benchmark if re.fullmatch(r"\w[\w-]*", benchmark) else _MEASURES["gemm"])
+    output = shlex.quote(path if path.endswith(_SUFFIX) else f"{path}{_SUFFIX}")
+    return RequestError(what, why=why, fix=f"write it: primus direct -- bench {words} --output {output}")
+
+
+def _near(folder: str, stem: str, beside: str) -> str:
+    """The file in `folder` with nearly that name, both without their suffix; empty: there is none."""
+    try:
+        names = os.listdir(folder or ".")
+    except OSError:
+        return ""
+    others = {os.path.normpath(os.path.join(folder, name)): name for name in names if name.endswith(_SUFFIX)}
+    others.pop(os.path.normpath(beside), None)
+    return nearest(stem, (name.removesuffix(_SUFFIX) for name in others.values()))
 
 
 def _whole(file: BinaryIO) -> bytes:

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Mapping
 
 from primus_core import variables
+from primus_core.cli import commands
 from primus_machine.errors import PrimusError, as_line
 from primus_machine.secrets.redaction import redact, secret_values
 from primus_machine.text import printable
@@ -58,5 +59,6 @@ def explain(error: Exception, words: list[str], environ: Mapping[str, str]) -> i
 
 def _shown(line: str) -> str:
     """A line of a fix; the command in it, once it is pasted, does not start what was to be shown."""
-    starts = not re.search("--dry-run|^remove it", line) and re.search(r" -- | replay ", line)
+    found = re.search(r"\bprimus replay |\bprimus (\S+) .*-- ", line)
+    starts = found and found[1] not in commands.names() and "--dry-run" not in line
     return re.sub(r"(?<![`(])\bprimus (?=[a-z])", "primus --dry-run ", line) if starts else line

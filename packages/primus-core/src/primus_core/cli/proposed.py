@@ -20,7 +20,7 @@ __all__ = ["checked", "moved", "refusal", "with_variables"]
 
 _VARIABLES = r"(?P<variables>(?:[A-Z_]+=\S+ )*)"
 _COMMAND = re.compile(rf"(?P<before>(?:.*?(?:: |mean ))?`?){_VARIABLES}primus (?P<words>[^`]+)(?P<after>`?\??)")
-_TYPED = ("GPUS_PER_NODE", "NNODES", "NODE_RANK", "MASTER_ADDR", "MASTER_PORT", "PRIMUS_GPU_MODEL")
+_TYPED = ("GPUS_PER_NODE", "PRIMUS_GPU_MODEL", "NNODES", "NODE_RANK", "MASTER_ADDR", "MASTER_PORT")
 _MOST = 3
 """So many mistakes of a command are mended one after the other."""
 
@@ -64,7 +64,8 @@ def with_variables(line: str, environ: Mapping[str, str]) -> str:
     found = _COMMAND.fullmatch(line)
     if not found or not re.search(r"\S -- \S|^replay ", found["words"]) or line.count("primus ") > 1:
         return line
-    names = [name for name in _TYPED if environ.get(name) and f"{name}=" not in found["variables"]]
+    typed = _TYPED if re.match(r"direct|replay", found["words"]) else _TYPED[:2]  # a scheduler places the nodes
+    names = [name for name in typed if environ.get(name) and f"{name}=" not in found["variables"]]
     own = "".join(f"{name}={shlex.quote(environ[name])} " for name in names)
     return line[: found.start("variables")] + own + line[found.start("variables") :]
 

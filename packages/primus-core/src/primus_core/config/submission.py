@@ -29,8 +29,7 @@ FOLDER = "submitted"
 def of(environ: Mapping[str, str]) -> Submission | None:
     """The submission that a job belongs to; None: this is no such job."""
     directory = environ.get(variables.SUBMITTED, "")
-    is_of_run = directory and directory == f"{environ.get(RUN_DIR)}/{FOLDER}"
-    return _read(directory) if is_of_run else None
+    return _read(directory) if directory and directory == f"{environ.get(RUN_DIR)}/{FOLDER}" else None
 
 
 @cache

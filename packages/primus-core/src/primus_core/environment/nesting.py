@@ -31,8 +31,7 @@ def outside(host: HostRoot) -> HostRoot:
     if not _is_inside(host.environ):
         return host
     dropped, families = {*_OF_RUN, *_OF_PLACE}, launchers.families()
-    kept = {k: v for k, v in host.environ.items() if k not in dropped and not k.startswith(families)}
-    return host.with_environ(kept)
+    return host.with_environ({k: v for k, v in host.environ.items() if k not in dropped and not k.startswith(families)})
 
 
 def _is_inside(environ: Mapping[str, str]) -> bool:

@@ -163,7 +163,7 @@ def _is_range(text: str) -> bool:
 def _pci(value: Any, path: str) -> str:
     text = value.lower() if isinstance(value, str) else repr(value)
     if not re.fullmatch(_PCI_ID, text):
-        raise ConfigError(f"{value!r} in pci_ids is no PCI id", where=path, fix='write vendor and device: "1002:74a1"')
+        raise ConfigError(f"{value!r} in pci_ids: not a PCI id", where=path, fix='write vendor and device: "1002:74a1"')
     return text
 
 

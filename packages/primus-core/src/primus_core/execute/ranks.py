@@ -81,8 +81,7 @@ class RankLayer:
         if found := differences(self.launch.plan, self.launch.facts.host.environ):
             more = f"; {len(found) - _SHOWN} more in metadata.json" if len(found) > _SHOWN else ""
             self.launch.note(f"planned differently than at submission: {', '.join(map(str, found[:_SHOWN]))}{more}")
-            differs = tuple(difference._asdict() for difference in found)
-            self.tell(lambda one: one.learned(plan_differs=differs))
+            self.tell(lambda one: one.learned(plan_differs=tuple(difference._asdict() for difference in found)))
 
     def run(self) -> int:
         """Scripts, then hooks, then the steps."""

@@ -147,8 +147,7 @@ def raised(error: Exception) -> tuple[str, str]:
     files = [("", 0), *(one for one in files if not one[0].startswith(ours))]
     file, line = (error.filename or "", error.lineno) if isinstance(error, SyntaxError) else files[-1]
     is_installed = file[:1] in ("", "<") or {"site-packages", "dist-packages"} & {*file.split("/")}
-    fix = "" if is_installed else f"correct {file}, line {line}"
-    return f"{type(error).__name__}: {error}", fix
+    return f"{type(error).__name__}: {error}", "" if is_installed else f"correct {file}, line {line}"
 
 
 def _broken(entry: EntryPoint, why: str, fix: str = "") -> MachineError:

@@ -93,8 +93,7 @@ class LayerEnd:
         printed = _SWALLOWED if swallowed else last_words(self.log)
         what = self.ended.not_started or printed or f"ended with exit code {code} before it began the task"
         code = 3 if refused else code
-        failure = FirstFailure(what=f"{self.plan.runtime}: {what}")
-        self.record.end("failed", code, first_failure=failure)
+        self.record.end("failed", code, first_failure=FirstFailure(what=f"{self.plan.runtime}: {what}"))
         if refused:
             raise self._swallowed() if swallowed else self._refused()
         return code

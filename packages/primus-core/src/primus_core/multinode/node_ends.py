@@ -154,14 +154,21 @@ class Nodes:
             self.hopeless = times > 1
 
     def _waits(self) -> Iterator[None]:
-        """Look some times, once a turn, whether the step waits for another one of its job, and say so."""
-        for _ in range(_LOOKS if self.own.get("job_id") else 0):
+        """Look some times, once a turn, what the step waits for, and say so."""
+        for turn in range(1, _LOOKS + 1):
             if self.have_begun:
                 return
-            if what := self.scheduler.waits(self.environ):
-                say(f"primus: note: the step waits, so that no node has begun: {what}\n")
+            who = "step" if self.own.get("job_id") else "job"
+            if what := self.scheduler.waits(self.environ) if who == "step" else self._queued(turn):
+                say(f"primus: note: the {who} waits, so that no node has begun: {what}\n")
                 return
             yield
+
+    def _queued(self, turn: int) -> str:
+        """The job that the step made, and why it is in the queue; empty: it is not, or may start at once."""
+        number = self.scheduler.job_of(self.directory) if turn == _LOOKS else ""
+        job = self.scheduler.look(number, self.environ) if number else None
+        return f"job {number} is in the queue ({job.reason}); Ctrl-C withdraws it" if job and job.is_pending else ""
 
     def _job_is_over(self) -> bool:
         """A job that the step made itself; srun has been seen to wait for ever where a node of it was lost."""

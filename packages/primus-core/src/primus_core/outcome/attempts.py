@@ -66,8 +66,7 @@ class Attempts:
 
         By its lines, not by their times: the rank that writes them may have another clock.
         """
-        lines = self._rows()[self._lines_before :]
-        return max((row["step"] for row in lines if row["loss"] is not None), default=None)
+        return max((row["step"] for row in self._rows()[self._lines_before :] if row["loss"] is not None), default=None)
 
     def _rows(self) -> list[dict[str, Any]]:
         return summary.read(f"{self.record.directory}/{METRICS}")

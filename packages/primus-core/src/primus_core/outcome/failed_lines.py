@@ -39,8 +39,7 @@ def failed(
     )
     # That of rank 0 is on the console already.
     again = first is not None and step is not None and step.ranks > 1 and first.rank and first.traceback
-    trace = f"\n[rank {first.rank}] {first.traceback}\n" if first and again else "\n"
-    return trace + block
+    return (f"\n[rank {first.rank}] {first.traceback}\n" if first and again else "\n") + block
 
 
 def keep_traceback(directory: str, rank: int, traceback: str) -> None:

@@ -254,8 +254,7 @@ def _words(inner: Request) -> tuple[str, ...]:
         force = ["--force"] if inner.force else []
         layers = [word for layer in inner.layers for word in ("--", layer.runtime, *layer.words)]
         return (*flags, "replay", inner.replay, *force, *layers[1:])
-    layers = [word for layer in inner.layers for word in (layer.runtime, *layer.words, "--")]
-    return (*flags, *layers, *inner.task)
+    return (*flags, *[word for layer in inner.layers for word in (layer.runtime, *layer.words, "--")], *inner.task)
 
 
 def _switches(args: argparse.Namespace, request: Request, inner: Planned) -> argparse.Namespace:

@@ -153,8 +153,7 @@ class _Preparation:
         )
 
     def command(self, argv: Sequence[str]) -> tuple[str, ...]:
-        first = self.facts.python if argv[0] == self.old.python else argv[0]
-        return (first, *self.moved(argv[1:]))
+        return (self.facts.python if argv[0] == self.old.python else argv[0], *self.moved(argv[1:]))
 
     def ranks_per_node(self) -> int:
         """So many that all are as many as they were, if that is possible on the nodes here."""

@@ -6,6 +6,7 @@ import argparse
 import os
 import re
 from collections.abc import Callable, Collection, Sequence
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from primus_machine.errors import Mistakes, RequestError
@@ -172,6 +173,8 @@ def _parsed(parser: Parser, words: Sequence[str], elsewhere: Collection[str], mi
     except RequestError:  # argparse takes the value behind a misspelt option for a word of its own
         _refuse_misspelt(parser, words)
         raise
+    behind = {after for word, after in pairwise(words) if word[:1] == "-" and word in unknown}
+    mistakes.found = [one for one in mistakes.found if one.option not in behind]
     parser = parser.below(words)
     misplaced = [word for word in unknown if word.split("=", 1)[0] in elsewhere] if parser.rest_checked else []
     if misplaced:
@@ -238,8 +241,7 @@ def _refuse_misspelt(parser: Parser, words: Sequence[str]) -> None:
 
 def _unknown(where: str, word: str, fix: str, meant: str | None) -> RequestError:
     kind = "option" if word.startswith("-") else "word"
-    what = f"{where}unknown {kind} '{word}'"
-    return RequestError(what, fix=fix, kind="unknown", options=[word], meant=meant)
+    return RequestError(f"{where}unknown {kind} '{word}'", fix=fix, kind="unknown", options=[word], meant=meant)
 
 
 def _joined(parser: Parser, words: Sequence[str]) -> list[str]:

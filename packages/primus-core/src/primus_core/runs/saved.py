@@ -254,5 +254,4 @@ def _configs(paths: Mapping[str, bytes]) -> list[str]:
 
 
 def _packages(text: str) -> dict[str, str]:
-    pairs = (line.partition("==") for line in text.split("\n") if line)
-    return {name: version for name, _, version in pairs}
+    return {name: version for name, _, version in (line.partition("==") for line in text.split("\n") if line)}

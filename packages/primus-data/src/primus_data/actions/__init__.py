@@ -22,7 +22,11 @@ def find(name: str) -> Action:
 
 def add_actions(parser: Parser) -> None:
     """Declare a subcommand for each of them."""
-    choices = parser.add_subparsers(dest="action", metavar="ACTION", required=True, prog=parser.prog)
+    from primus_data.actions.arguments import ActionParser
+
+    choices = parser.add_subparsers(
+        dest="action", metavar="ACTION", required=True, prog=parser.prog, parser_class=ActionParser
+    )
     for name, summary, action in _all():
         sub = choices.add_parser(name, help=summary, epilog=action.epilog)
         action.add_arguments(sub)

@@ -7,24 +7,30 @@ import os
 import re
 import shlex
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 from primus_core.plan.plan import Requirement
 from primus_core.request.arguments import Parser
 from primus_data.indexed import described
+from primus_data.indexed.nearby import correct_prefix, is_there, prefixes_in
 from primus_data.tokenizers import KINDS
+from primus_data.tokenizers.recognition import nearest_tokenizer, tokenizers_in
 from primus_machine.errors import RequestError
 
 if TYPE_CHECKING:
     from primus_data.tokenizers import Tokenizer
 
 __all__ = [
+    "HOW_TO_GET",
+    "ActionParser",
     "add_output",
     "add_prefix",
     "add_tokenizer",
     "amount",
     "count",
     "draws_blocks",
+    "refuse_when_parsed",
     "require_model",
     "require_output",
     "require_prefix",
@@ -35,8 +41,33 @@ __all__ = [
 ]
 
 _UNITS = {"": 1, "k": 10**3, "M": 10**6, "B": 10**9, "G": 10**9, "T": 10**12}
-_REPOSITORY = r"[\w-]+|[\w-]+/[\w.-]+(?<!\.json)(?<!\.model)"
-"""What names a repository of Hugging Face, and no file."""
+_REPOSITORY = r"(?![A-Z]+$)[\w-]+|[\w-]+/[\w.-]+(?<!\.json)(?<!\.model)"
+"""What names a repository of Hugging Face, and no file; nor is it the FILE of an example."""
+HOW_TO_GET = (
+    "or fetch the tokenizer of the model first; Primus downloads none:\n"
+    "hf download ORGANIZATION/MODEL --include '*token*' --local-dir FOLDER, and then --tokenizer-model FOLDER\n"
+    "or train one on your text: docs/data-tokenizers.md"
+)
+"""What to do where there is no tokenizer."""
+
+
+class ActionParser(Parser):
+    """The parser of an action. It may refuse what its arguments lack together, as argparse does one by one."""
+
+    refuse: Callable[[argparse.Namespace], None] | None = None
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """As argparse does it."""
+        found, rest = super().parse_known_args(args, namespace)
+        if self.refuse and not self.mistakes:  # a value that was refused may be the one that is missing
+            self.refuse(found)
+        return found, rest
+
+
+def refuse_when_parsed(parser: Parser, refuse: Callable[[argparse.Namespace], None]) -> None:
+    """Let a parser refuse arguments: earlier than `check`, so that no command without them is proposed."""
+    if isinstance(parser, ActionParser):
+        parser.refuse = refuse
 
 
 def count(text: str) -> int:
@@ -90,9 +121,7 @@ def require_prefix(path: str, cwd: str) -> tuple[Requirement, ...]:
     """
     _refuse_other(path, cwd)
     prefix = os.path.join(cwd, without_suffix(path))
-    fix = "name a prefix: the path without .bin and .idx"
-    if not prefix.endswith(("_document", "_sentence")):
-        fix += f". `data prepare` writes PREFIX_<key>_document, such as {os.path.basename(prefix)}_text_document"
+    fix = correct_prefix(without_suffix(path), cwd)
     if weight := re.fullmatch(r"(.+):([0-9.]+%?)", path):
         fix = f"a weight stands behind '=': {weight[1]}={weight[2]}"
     return tuple(Requirement("file", prefix + suffix, fix) for suffix in (".idx", ".bin"))
@@ -103,24 +132,22 @@ def _refuse_other(path: str, cwd: str) -> None:
     if path != without_suffix(path) or os.path.exists(f"{whole}.idx") or not os.path.exists(whole):
         return
     prefix = path.removesuffix(".json")
-    if prefix != path and _is_there(prefix, cwd) and "outcome" in described.read(os.path.join(cwd, prefix)):
+    if prefix != path and is_there(prefix, cwd) and "outcome" in described.read(os.path.join(cwd, prefix)):
         why = "PREFIX.json says how PREFIX.bin and PREFIX.idx were made"
         raise RequestError(f"'{path}' is the record of prepared data, not the data", why=why, fix=_named(prefix))
-    inside = sorted(name[:-4] for name in (os.listdir(whole) if os.path.isdir(whole) else ()) if name.endswith(".idx"))
+    inside = prefixes_in(whole)
     stem = os.path.basename(os.path.normpath(path)).partition(".")[0] or "tokens"
     typed = f"primus data prepare --input {shlex.quote(path)} --output-prefix {shlex.quote(stem)}"
-    prepare = f"{typed} --tokenizer-model tokenizer.json --append-eod\nand then name {stem}_text_document"
-    if _is_there(f"{stem}_text_document", cwd):
+    model = "".join(tokenizers_in(cwd)[:1])
+    prepare = f"{typed} --tokenizer-model {shlex.quote(model or 'FILE')} --append-eod"
+    prepare += f"\nand then name {stem}_text_document"
+    if is_there(f"{stem}_text_document", cwd):
         prepare = _named(f"{stem}_text_document")
     raise RequestError(
         f"'{path}' is not prepared data",
         why="prepared data is PREFIX.bin and PREFIX.idx, which `data prepare` writes from text",
         fix=f"name a prefix in it: {os.path.join(path, inside[0])}" if inside else prepare,
     )
-
-
-def _is_there(prefix: str, cwd: str) -> bool:
-    return all(os.path.exists(os.path.join(cwd, prefix + suffix)) for suffix in (".idx", ".bin"))
 
 
 def _named(prefix: str) -> str:
@@ -148,10 +175,22 @@ def require_tokenizer(args: argparse.Namespace, cwd: str) -> tuple[Requirement, 
 def require_model(args: argparse.Namespace, cwd: str) -> tuple[Requirement, ...]:
     """The tokenizer's file or folder must be there, if one is named."""
     path = args.tokenizer_model
-    fix = "correct --tokenizer-model: a file or folder. Primus downloads no tokenizer; `hf download` does"
-    if re.fullmatch(_REPOSITORY, path) and not args.tokenizer_type.startswith("Tik"):  # `cl100k_base` is of no hub
-        fix = f"hf download {path} --include '*token*' --local-dir {path}\nor correct --tokenizer-model"
-    return (Requirement("file", os.path.join(cwd, path), fix),) if path else ()
+    if not path:
+        return ()
+    whole = os.path.join(cwd, path)
+    fix = "correct --tokenizer-model" if os.path.exists(whole) else _other_model(path, cwd, args.tokenizer_type)
+    return (Requirement("file", whole, fix),)
+
+
+def _other_model(path: str, cwd: str, kind: str) -> str:
+    """Return what to do about a tokenizer that does not exist."""
+    found, is_near = nearest_tokenizer(path, cwd, kind or KINDS[0])
+    if is_near:
+        return f"did you mean --tokenizer-model {shlex.quote(found)}?"
+    here = f", such as --tokenizer-model {shlex.quote(found)}" if found else ""
+    if re.fullmatch(_REPOSITORY, path) and not kind.startswith("Tik"):  # `cl100k_base` is of no hub
+        return f"hf download {path} --include '*token*' --local-dir {path}\nor correct --tokenizer-model{here}"
+    return f"name one that exists{here}" if found else f"correct --tokenizer-model, {HOW_TO_GET}"
 
 
 def tokenizer(args: argparse.Namespace) -> Tokenizer | None:
@@ -168,10 +207,10 @@ def tokenizer(args: argparse.Namespace) -> Tokenizer | None:
     return tokenizers.load(args.tokenizer_type or KINDS[0], args.tokenizer_model)
 
 
-def add_output(parser: Parser) -> None:
+def add_output(parser: Parser, *, required: bool = True) -> None:
     """Where the result goes."""
-    parser.add_argument("--output-prefix", required=True, metavar="PREFIX", type=_prefix,
-                        help="path of the output, without .bin and .idx")  # fmt: skip
+    parser.add_argument("--output-prefix", required=required, metavar="PREFIX", type=_prefix,
+                        help="path of the output, without .bin and .idx" + " (required)" * (not required))  # fmt: skip
 
 
 def _prefix(text: str) -> str:

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import argparse
 import os
+import shlex
 import sys
 from typing import TYPE_CHECKING
 
 from primus_core.errors import Mistakes, RequestError
 from primus_core.plan.plan import Requirement
+from primus_core.request import former
 from primus_core.request.arguments import Parser, duration, whole_number
 from primus_data import memory, thread_pools, tokenizers
 from primus_data.actions import arguments
 from primus_data.contract import Here
 from primus_data.sources.files import place
+from primus_data.tokenizers.recognition import tokenizers_in
 
 if TYPE_CHECKING:
     from primus_data.preparing.finish import Result
@@ -65,9 +68,11 @@ class _Prepare:
 
     def check(self, args: argparse.Namespace, cwd: str) -> tuple[Requirement, ...]:
         mistakes = Mistakes()
-        for look in (_check_prefix, _check_keys, _check_tokenizer):
+        for look in (_check_prefix, _check_keys):
             with mistakes:
                 look(args)
+        with mistakes:
+            _check_tokenizer(args, cwd)
         mistakes.refuse()
         folder = os.path.dirname(os.path.join(cwd, args.output_prefix))
         named = {"--vocab-file": args.vocab_file, "--merge-file": args.merge_file}
@@ -113,7 +118,7 @@ def _check_keys(args: argparse.Namespace) -> None:
             raise RequestError(f"{flag} has no effect", why="texts are not split", fix="add --split-sentences")
 
 
-def _check_tokenizer(args: argparse.Namespace) -> None:
+def _check_tokenizer(args: argparse.Namespace, cwd: str) -> None:
     has_files = args.vocab_file or args.merge_file
     if has_files and args.tokenizer_type != _GPT2:
         fix = f"--tokenizer-type {_GPT2}, or --tokenizer-model"
@@ -124,13 +129,18 @@ def _check_tokenizer(args: argparse.Namespace) -> None:
         raise RequestError(f"a {_GPT2} needs both --vocab-file and --merge-file", fix=fix)
     if args.tokenizer_model or has_files or args.tokenizer_type.startswith("Null"):
         return
-    raise RequestError(
-        "--tokenizer-model is missing",
-        fix="name the tokenizer's file: --tokenizer-model tokenizer.json",
-        kind="missing",
-        where="prepare",
-        options=["--tokenizer-model"],
-    )
+    raise _without_model(cwd, args.tokenizer_type)
+
+
+def _without_model(cwd: str, kind: str) -> RequestError:
+    """The error for a missing option, with a tokenizer that exists; else how to get one."""
+    what, option = "--tokenizer-model is missing", "--tokenizer-model"
+    here = tokenizers_in(cwd, kind)
+    if former.example("prepare", option) in here:  # then the whole command can be proposed
+        fix = f"name the tokenizer's file: {option} {former.example('prepare', option)}"
+        return RequestError(what, fix=fix, kind="missing", where="prepare", options=[option])
+    fix = f"add {option} {shlex.quote(here[0])}" if here else f"add {option} FILE, {arguments.HOW_TO_GET}"
+    return RequestError(what, fix=fix)
 
 
 def _settings(args: argparse.Namespace) -> Settings:

@@ -39,7 +39,8 @@ class _Split:
         how.add_argument("--documents", type=_range, metavar="A:B", help="cut out documents A to B-1, counted from 0")
         how.add_argument("--max-tokens", type=arguments.count, metavar="N",
                          help="cut out documents with at most N tokens, chosen as by --seed")  # fmt: skip
-        arguments.add_output(parser)
+        arguments.add_output(parser, required=False)
+        arguments.refuse_when_parsed(parser, _refuse_no_output)
         parser.add_argument("--names", type=_names, metavar="A,B,...",
                             help="the parts are PREFIX_A, PREFIX_B, ... (default: train,validation,test)")  # fmt: skip
         parser.add_argument("--by", choices=("tokens", "documents"), default="tokens",
@@ -89,6 +90,24 @@ class _Split:
             amount = f"{arguments.amount(part.documents, part.tokens)}{share}"
             sys.stdout.write(f"{printable(part.prefix)}: {amount}\n")
         return 0
+
+
+def _refuse_no_output(args: argparse.Namespace) -> None:
+    """Refuse a split without an output. If the parts are missing, too, the error is of `split`, which needs --shares.
+
+    Raises:
+        RequestError: it has none.
+    """
+    if args.output_prefix:
+        return
+    says_how = args.shares or args.documents is not None or args.max_tokens is not None
+    raise RequestError(
+        "the following arguments are required: --output-prefix",
+        fix="primus data split --help",
+        kind="missing",
+        where="" if says_how else "split",
+        options=["--output-prefix"],
+    )
 
 
 def _outputs(args: argparse.Namespace) -> tuple[str, ...]:

@@ -12,7 +12,7 @@ from primus_machine.errors import RequestError
 from primus_machine.files import plain_json
 from primus_machine.files.atomic import read_regular, write_atomically
 
-__all__ = ["expect_one_tokenizer", "read", "write_derived"]
+__all__ = ["expect_one_tokenizer", "read", "vocabulary", "write_derived"]
 
 
 def read(prefix: str) -> Mapping[str, Any]:
@@ -21,6 +21,19 @@ def read(prefix: str) -> Mapping[str, Any]:
         found = plain_json.loads(read_regular(f"{prefix}.json"))
         return found if isinstance(found, dict) else {}
     return {}
+
+
+def vocabulary(prefix: str) -> int:
+    """How many tokens the tokenizer has that made the data; 0: the record does not say, or is of other data.
+
+    Raises:
+        OSError: the data cannot be read.
+    """
+    found = read(prefix)
+    tokenizer = found.get("tokenizer")
+    size = tokenizer.get("vocab_size") if isinstance(tokenizer, dict) else None
+    is_of_these = found.get("bytes") == os.path.getsize(f"{prefix}.bin")
+    return size if is_of_these and type(size) is int and size > 0 else 0
 
 
 def write_derived(made_by: str, prefixes: Sequence[str], prefix: str, **known: object) -> None:

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from primus_data.indexed import layout
 from primus_data.indexed.layout import Layout
+from primus_data.indexed.nearby import correct_prefix
 from primus_data.indexed.writer import IndexedWriter
 from primus_machine.errors import MachineError, RequestError
 
@@ -68,7 +69,7 @@ def _read(prefix: str) -> Layout:
         if os.path.getsize(f"{prefix}.idx") != found.size:
             raise RequestError(f"{prefix} cannot be joined", why="its index has more than lengths and documents")
     except FileNotFoundError as error:
-        raise RequestError(f"file '{error.filename}' not found", fix="name paths without .bin and .idx") from None
+        raise RequestError(f"file '{error.filename}' not found", fix=correct_prefix(prefix)) from None
     except OSError as error:
         raise MachineError(f"'{error.filename or prefix}' cannot be read", why=str(error.strerror)) from None
     return found

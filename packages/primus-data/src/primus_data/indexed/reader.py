@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from primus_data.indexed import layout
+from primus_data.indexed.nearby import correct_prefix
 from primus_machine.errors import MachineError, RequestError
 
 __all__ = ["Indexed"]
@@ -28,7 +29,7 @@ class Indexed:
         self.prefix = prefix
         for path in (f"{prefix}.idx", f"{prefix}.bin"):
             if not os.path.exists(path):
-                raise RequestError(f"file '{path}' not found", fix="name a prefix: the path without .bin and .idx")
+                raise RequestError(f"file '{path}' not found", fix=correct_prefix(prefix))
         try:
             self.layout = self._read()
             with open(f"{prefix}.bin", "rb", opener=layout.regular) as file:

@@ -1,13 +1,14 @@
-"""How a token is stored in `PREFIX.bin`, and the largest of the first ones. Needs no numpy, so that plans can check."""
+"""How a token is stored in `PREFIX.bin`, and whether a model knows the first ones. Needs no numpy: plans check it."""
 
 from __future__ import annotations
 
 import sys
 from array import array
+from typing import NamedTuple
 
-from primus_data.indexed import layout
+from primus_data.indexed import described, layout
 
-__all__ = ["largest", "stored_as"]
+__all__ = ["Unknown", "largest", "stored_as", "unknown"]
 
 _CODES = {1: "B", 2: "b", 3: "h", layout.INT32: "i", 5: "q", layout.UINT16: "H"}
 """The types of whole numbers, as `array` has them."""
@@ -40,3 +41,24 @@ def largest(prefix: str, count: int) -> int:
     if sys.byteorder == "big":
         tokens.byteswap()
     return max(tokens, default=-1)
+
+
+class Unknown(NamedTuple):
+    """A token of the data that a model lacks."""
+
+    token: int
+    needed: int
+    """The vocabulary that the model needs: that of the data's tokenizer, if it is known."""
+
+
+def unknown(prefix: str, vocab_size: int, count: int) -> Unknown | None:
+    """Whether a model with so many tokens lacks one of the first `count`; if the record says how many its tokenizer has
+    and these are no more, nothing is read.
+
+    Raises:
+        OSError: the files cannot be read.
+    """
+    said = described.vocabulary(prefix)
+    if 0 < said <= vocab_size or (token := largest(prefix, count)) < vocab_size:
+        return None
+    return Unknown(token, max(said, token + 1))

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from primus_data.indexed import layout
 from primus_data.indexed.described import expect_one_tokenizer
+from primus_data.indexed.nearby import correct_prefix
 from primus_machine.errors import MachineError, Mistakes, RequestError
 
 __all__ = ["Blend", "Source", "blend"]
@@ -82,8 +83,7 @@ def _tokens(prefix: str) -> int:
             found = layout.read(prefix)
         why = found if isinstance(found, str) else layout.fault(prefix)
     except FileNotFoundError as error:
-        fix = "name a prefix: the path without .bin and .idx"
-        raise RequestError(f"file '{error.filename}' not found", fix=fix) from None
+        raise RequestError(f"file '{error.filename}' not found", fix=correct_prefix(prefix)) from None
     except OSError as error:
         raise MachineError(f"'{error.filename or prefix}' cannot be read", why=str(error.strerror)) from None
     if why or isinstance(found, str):

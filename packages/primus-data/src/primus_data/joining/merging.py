@@ -13,6 +13,7 @@ from primus_data.indexed import layout
 from primus_data.indexed.described import expect_one_tokenizer, write_derived
 from primus_data.indexed.joined import join
 from primus_data.indexed.layout import Layout
+from primus_data.indexed.nearby import correct_prefix
 from primus_data.joining.output import expect_room, refuse_existing, written
 from primus_data.progress import Progress
 from primus_machine.errors import MachineError, Mistakes, RequestError
@@ -92,8 +93,7 @@ def _head(prefix: str) -> Layout:
         with open(f"{prefix}.bin", "rb", opener=layout.regular):
             found = layout.read(prefix)
     except FileNotFoundError as error:
-        fix = "name a prefix: the path without .bin and .idx"
-        raise RequestError(f"file '{error.filename}' not found", fix=fix) from None
+        raise RequestError(f"file '{error.filename}' not found", fix=correct_prefix(prefix)) from None
     except OSError as error:
         raise MachineError(f"'{error.filename or prefix}' cannot be read", why=str(error.strerror)) from None
     if isinstance(found, str):

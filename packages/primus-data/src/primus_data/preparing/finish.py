@@ -114,7 +114,11 @@ def _known(given: Given, result: Result, here: Here, folder: Folder, written: st
         "documents": result.documents,
         "skipped": result.skipped,
         "bytes": tokens,
-        "tokenizer": {"type": given.settings.tokenizer_type, "model": given.settings.tokenizer_model},
+        "tokenizer": {
+            "type": given.settings.tokenizer_type,
+            "model": given.settings.tokenizer_model,
+            "vocab_size": given.encoder.tokenizer.vocab_size,
+        },
         "inputs": [{"path": file.path, "bytes": file.size} for file in given.files[:_MOST_LISTED]],
         "encoded_by": given.encoder.tokenizer.name,
         "versions": {"primus-data": version_of("primus-data")},

@@ -11,7 +11,7 @@ from primus_core.environment import resolve as environment
 from primus_core.errors import ConfigError, MachineError
 from primus_core.request import former
 from primus_data.indexed.layout import fault
-from primus_data.indexed.tokens import largest
+from primus_data.indexed.tokens import unknown
 from primus_data.tokenizers import KINDS
 from primus_data.training.corpora import Corpus, Prefixes, Raw, Text, is_number, refuse_numbers
 from primus_data.training.files import STDLIB, SUFFIXES, has_text
@@ -251,10 +251,10 @@ def _fault(prefix: str, vocab_size: int) -> tuple[str, str] | None:
 
 def _unknown_token(prefix: str, vocab_size: int) -> tuple[str, str] | None:
     """A framework may train on with tokens that the model does not have, to losses that mean nothing."""
-    if (token := largest(prefix, _ENOUGH)) < vocab_size:
+    if (found := unknown(prefix, vocab_size, _ENOUGH)) is None:
         return None
-    why = f"it has the token {token}, but the vocabulary of the model has {vocab_size} (0 to {vocab_size - 1})"
-    return why, f"give the model a vocabulary of at least {token + 1}, or name data of its tokenizer"
+    why = f"it has the token {found.token}, but the vocabulary of the model has {vocab_size} (0 to {vocab_size - 1})"
+    return why, f"give the model a vocabulary of at least {found.needed}, or name data of its tokenizer"
 
 
 def _split(document: Document, given: dict[str, Any]) -> tuple[float, ...]:

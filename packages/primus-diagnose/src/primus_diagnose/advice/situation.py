@@ -12,7 +12,7 @@ from primus_core.outcome.continuing import restart_words
 from primus_diagnose.advice.figures import Figures
 from primus_diagnose.verdict import Advice, Finding
 from primus_machine.files import plain_json
-from primus_machine.files.atomic import read_regular
+from primus_machine.files.atomic import read_below, read_regular
 from primus_machine.host import HostRoot
 from primus_machine.units import time_span
 
@@ -25,6 +25,7 @@ _RENDEZVOUS = re.compile(
 )
 _FULL = 0.02
 _MOST_TOKENIZER = 1 << 28
+_SYSTEM_INFO, _MOST_INFO = "env/system_info.json", 1 << 24
 _PACKAGES = {
     "yaml": "PyYAML", "cv2": "opencv-python", "sklearn": "scikit-learn", "skimage": "scikit-image", "PIL": "pillow",
     "google": "protobuf", "dateutil": "python-dateutil", "Crypto": "pycryptodome", "bs4": "beautifulsoup4",
@@ -69,10 +70,41 @@ def disk(cause: Finding, figures: Figures, host: HostRoot) -> Iterator[Advice]:
 
 
 def workspace(cause: Finding, figures: Figures, __: HostRoot) -> Iterator[Advice]:
-    """Another place for runs, where that is what could not be written in."""
-    folder, named = os.path.dirname(figures.directory), cause.first.groups.get("path", "")
-    if folder and (not os.path.isabs(named) or named.startswith(folder)):
+    """Another place for runs, where what could not be written lies in theirs."""
+    folder = os.path.dirname(figures.directory)
+    if folder and _is_below(_named(cause, figures), folder):
         yield Advice("write to another place", "workspace", folder, "a folder that you can write")
+
+
+def mount(cause: Finding, figures: Figures, __: HostRoot) -> Iterator[Advice]:
+    """The mount that a container has of a path, without `:ro`."""
+    named = _named(cause, figures)
+    if not named or "container" not in str(figures.known("place", "outer")):
+        return
+    closed = [word for word in figures.record.command if word.endswith(":ro") and _shows(word, named, figures)]
+    for word in closed:
+        yield Advice(
+            f"mount it without `:ro`: `{shlex.quote(word.removesuffix(':ro'))}` instead of `{shlex.quote(word)}`"
+        )
+    if not closed:
+        yield Advice(f"in a container: mount its folder, without `:ro`: `--mount FOLDER:{os.path.dirname(named)}`")
+
+
+def _shows(mounted: str, named: str, figures: Figures) -> bool:
+    """Whether a container has a path from a mount `SOURCE:ro` or `SOURCE:TARGET:ro`."""
+    source, _, target = mounted.removesuffix(":ro").rpartition("=")[2].partition(":")
+    return _is_below(named, os.path.normpath(os.path.join(figures.record.cwd, target or source)))
+
+
+def _named(cause: Finding, figures: Figures) -> str:
+    """Return the whole path that a line names, from the folder where the run began; empty: it is not known."""
+    named = cause.first.groups.get("path", "")
+    whole = os.path.normpath(os.path.join(figures.record.cwd, named)) if named else ""
+    return whole if os.path.isabs(whole) else ""
+
+
+def _is_below(named: str, folder: str) -> bool:
+    return f"{named}/".startswith(f"{folder.rstrip('/')}/")
 
 
 def path(cause: Finding, figures: Figures, host: HostRoot) -> Iterator[Advice]:
@@ -114,15 +146,37 @@ def module(cause: Finding, figures: Figures, host: HostRoot) -> Iterator[Advice]
     yield Advice(f"{what} for the Python that ran: `{command}`")
 
 
+_VOCABULARY = {"torchtitan": "model.vocab_size", "megatron": "padded_vocab_size"}
+"""The setting that says how many rows the embedding has; others call it `vocab_size`."""
+
+
 def vocabulary(cause: Finding, figures: Figures, host: HostRoot) -> Iterator[Advice]:
     """The size that the model's vocabulary needs."""
-    before = figures.number("vocab_size")
+    size = figures.number("vocab_size")
     after = figures.known("config", "data", "vocab_size") or _tokenizer_size(figures, host) or _above(cause)
-    if isinstance(before, int) and isinstance(after, int) and after > before:
-        words = {"torchtitan": f"model.vocab_size={after}", "megatron": f"padded_vocab_size={after}"}
-        word = words.get(figures.framework, f"vocab_size={after}")
-        cost = f"{after - before} more rows in the embedding; a checkpoint of the smaller model does not fit"
-        yield Advice("set the model's vocabulary to the tokenizer's", "vocab_size", before, after, cost, word)
+    if isinstance(size, int) and isinstance(after, int) and after > size:
+        setting, after = _VOCABULARY.get(figures.framework, "vocab_size"), _divisible(after, figures)
+        before = figures.settings.get(setting) if setting.startswith("padded") else size
+        cost = f"{after - (before or size)} more rows in the embedding; a checkpoint of the smaller model does not fit"
+        action = "set the model's vocabulary to the tokenizer's"
+        yield Advice(action, setting, before, after, cost, f"{setting}={after}")
+
+
+def divisible(cause: Finding, figures: Figures, __: HostRoot) -> Iterator[Advice]:
+    """The next size of a vocabulary that Megatron can split."""
+    setting = _VOCABULARY["megatron"]
+    before = figures.settings.get(setting)
+    if isinstance(before, int) and cause.first.groups.get("size") == str(before):
+        after = _divisible(before, figures)
+        action = "make the vocabulary a multiple of tensor_model_parallel_size"
+        yield Advice(action, setting, before, after, words=f"{setting}={after}")
+
+
+def _divisible(size: int, figures: Figures) -> int:
+    """Return the first size from `size` on of which each rank of Megatron's tensor parallelism gets as much."""
+    parts = figures.settings.get("tensor_model_parallel_size")
+    parts = parts if isinstance(parts, int) and figures.framework == "megatron" else 1
+    return -(-size // max(parts, 1)) * max(parts, 1)
 
 
 def _above(cause: Finding) -> int:
@@ -215,6 +269,32 @@ def _rest(figures: Figures) -> Iterator[Advice]:
         yield Advice(f"start it again, which continues it, with time enough: {text}")
 
 
+_WEIGHT, _ADAM = 4, 8
+"""Bytes of host memory for each parameter, at least: the weight in fp32, and its two moments."""
+
+
+def model_memory(cause: Finding, figures: Figures, __: HostRoot) -> Iterator[Advice]:
+    """A smaller model, where one that trains on CPUs is larger than their memory."""
+    parameters, memory = figures.number("parameters") or 0, _memory(cause, figures)
+    has_adam = "adam" in str(figures.hyperparameters.get("optimizer")).lower()
+    needed = parameters * (_WEIGHT + _ADAM * has_adam) / (plain_json.whole(figures.known("distributed", "nnodes")) or 1)
+    if figures.known("config", "device") == "cpu" and 0 < memory < needed:
+        what = f"its weights{' and optimizer' if has_adam else ''} alone need {needed / 1e9:,.0f} GB on each node"
+        there = f"there are {memory / 1e9:,.0f} GB"
+        yield Advice(f"use a smaller model, or train on GPUs or more nodes: {what}, and {there}")
+
+
+def _memory(cause: Finding, figures: Figures) -> float:
+    """Return the bytes that the run could use on its node, the machine's or of a limit in a line; 0: not known."""
+    try:
+        known = plain_json.loads(read_below(figures.directory, _SYSTEM_INFO, _MOST_INFO))["memory_bytes"]
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        known = 0
+    limit = re.fullmatch(r"([\d,]{1,15}(?:\.\d)?) MiB", cause.first.groups.get("limit", ""))
+    named = float(limit[1].replace(",", "")) * 2**20 if limit else 0
+    return min(filter(None, (plain_json.number(known), named)), default=0)
+
+
 def host_memory(_: Finding, figures: Figures, __: HostRoot) -> Iterator[Advice]:
     """How to ask for more, where it ran."""
     words = {"slurm": "--mem=0 as an option of slurm", "container": "--memory=<more> as an option of container"}
@@ -251,9 +331,12 @@ RULES: Mapping[str, Callable[[Finding, Figures, HostRoot], Iterator[Advice]]] = 
     "checkpoint": checkpoint,
     "disk": disk,
     "diverged": diverged,
+    "divisible": divisible,
     "host_memory": host_memory,
     "hung": hung,
+    "model_memory": model_memory,
     "module": module,
+    "mount": mount,
     "path": path,
     "port": port,
     "rendezvous": rendezvous,

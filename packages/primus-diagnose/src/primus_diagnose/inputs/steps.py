@@ -34,14 +34,15 @@ def failed(directory: str, host: str) -> Iterator[Source]:
         return
     name, code = ended[-1].get("name"), f"exit code {ended[-1]['exit_code']}"
     first = record.read(directory).first_failure
-    seen = first.what.removeprefix(f"{name}: ") if first else code
+    seen = first.what.removeprefix(f"{name}: ").removeprefix(f"{code}: ") if first else code
+    seen = code if parse_line(seen, "") else seen  # `env.NAME=VALUE` is no reason
     words = _last_words(directory)
     is_of_step = seen not in (code, first and first.what)
     if is_of_step and not words.startswith(seen):  # it was killed, or took too long
         words = seen
-    elif first and seen == code and (not words or parse_line(words, "")):  # `env.NAME=VALUE` is no reason
+    elif first and seen == code and (not words or parse_line(words, "")):
         words = code
-    elif words and len(steps) > 1:  # nobody knows which of them printed it: the log does not say where a step begins
+    elif words and len(steps) > 1 and not is_of_step:  # it may be of another: the log has no mark between them
         words = f"{code}; the last line of the launch log, from this step or one before it: {words}"
     if words:
         text = f"primus: step '{name}' failed before any rank started: {words}"

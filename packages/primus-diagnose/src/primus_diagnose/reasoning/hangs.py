@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from primus_core.config import submission
 from primus_diagnose.lines.clean import shown
 from primus_diagnose.lines.times import moment
 from primus_diagnose.reasoning.collectives import BEHIND, DESYNC, STACKS
@@ -41,7 +42,7 @@ def _hits(hang: Mapping[str, Any], rows: list[dict[str, Any]], usual: Mapping[st
             node=_text(row, "node"),
             time=moment(seconds),
             groups=groups,
-            code=_text(row, "code"),
+            code=_code(row),
         )
 
 
@@ -53,9 +54,14 @@ def _signature(row: Mapping[str, Any], usual: Mapping[str, Any]) -> str:
 
 def _where(row: Mapping[str, Any]) -> str:
     """`in a collective: all_reduce, at train.py:12 in main`."""
-    code = _text(row, "code")
+    code = _code(row)
     details = ", ".join(filter(None, (_text(row, "operation"), f"at {code}" if code else "")))
     return ": ".join(filter(None, (_text(row, "words") or "elsewhere", details)))
+
+
+def _code(row: Mapping[str, Any]) -> str:
+    """Return the place in the program: of a submitted copy, in the file that it is a copy of."""
+    return submission.original(_text(row, "code"))
 
 
 def _text(row: Mapping[str, Any], name: str) -> str:

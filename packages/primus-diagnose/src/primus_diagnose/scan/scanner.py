@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 
+from primus_core.config import submission
 from primus_diagnose.lines import prefix, times
 from primus_diagnose.lines.clean import shown, without_controls
 from primus_diagnose.lines.level import is_information
@@ -181,7 +182,7 @@ class _Part:
             node=shown(groups.get("host", "") or writer.node or self.source.node or self._task_node(writer)),
             time=self._time(line, data),
             groups=groups,
-            code=shown(code),
+            code=shown(submission.original(code)),
         )
         if self.result.add(hit) >= MOST:
             self.result.full.add(name)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from fnmatch import fnmatchcase
 
-from primus_core.errors import MachineError, RequestError, suggestion
+from primus_core.errors import MachineError, RequestError, nearest
 from primus_core.plugins.catalogue import Catalogue, Plugin
 from primus_preflight.checks.check import LEVELS, Check, Level
 
-__all__ = ["chosen", "gather"]
+__all__ = ["chosen", "gather", "refuse_unknown"]
 
 
 def gather(catalogue: Catalogue) -> tuple[Check, ...]:
@@ -52,6 +52,24 @@ def _order(check: Check) -> tuple[int, str]:
     return (groups.index(check.group), "") if check.group in groups else (len(groups), check.group)
 
 
+def refuse_unknown(
+    checks: Sequence[Check], only: Sequence[str], skip: Sequence[str], *, elsewhere: bool = False
+) -> None:
+    """Refuse a pattern that matches nothing; `elsewhere`, where there may be further checks, one that is misspelt.
+
+    Raises:
+        RequestError: there is one.
+    """
+    for option, pattern in [("--only", one) for one in only] + [("--skip", one) for one in skip]:
+        if any(fnmatchcase(check.name, pattern) for check in checks):
+            continue
+        near = nearest(pattern, (check.name for check in checks))
+        if near or not elsewhere:
+            fix = f"did you mean '{near}'?" if near else "`primus direct -- preflight list` lists the checks"
+            what, named = f"{option} {pattern}: no check has this name", [pattern]
+            raise RequestError(what, fix=fix, kind="unknown", options=named, meant=near or None)
+
+
 def chosen(
     checks: Sequence[Check], groups: Iterable[str], level: Level, only: Sequence[str] = (), skip: Sequence[str] = ()
 ) -> tuple[Check, ...]:
@@ -60,13 +78,7 @@ def chosen(
     Raises:
         RequestError: a pattern matches nothing, or nothing is left.
     """
-    for option, pattern in [("--only", one) for one in only] + [("--skip", one) for one in skip]:
-        if not any(fnmatchcase(check.name, pattern) for check in checks):
-            fix = (
-                suggestion(pattern, (check.name for check in checks))
-                or "`primus direct -- preflight list` lists the checks"
-            )
-            raise RequestError(f"{option} {pattern}: no check has this name", fix=fix)
+    refuse_unknown(checks, only, skip)
     wanted, affordable = set(groups), LEVELS[: LEVELS.index(level) + 1]
     left = tuple(
         check

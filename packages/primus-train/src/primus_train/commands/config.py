@@ -141,8 +141,8 @@ def _model(text: str) -> str:
 
     if "/" not in text:
         return text
-    if named := next((one.name for one in models.load().values() if one.facts.hf == text), ""):
-        return named
+    if named := models.named(text, models.load()):
+        return named.name
     known = catalogue.known()
     flags = {one.backend.lower(): ("--backend", one.backend) for one in known}
     flags |= {one.gpu.lower(): ("--gpu", one.gpu) for one in known}

@@ -59,6 +59,8 @@ _TOP = ("exp_name", "work_group", "user_name", "workspace", "on_non_finite")
 _OURS = "Primus, for this machine and run"
 
 
+_OUTPUT = ("-o", "--output", "--out")
+"""What people type where they want a file; the output is redirected."""
 _SOME_GPU = "MI300X"
 """Stands for the GPUs of machines that nobody named."""
 
@@ -77,6 +79,8 @@ _Rows = dict[str, _Row]
 
 def show(args: argparse.Namespace) -> int:
     """The experiment as it is written, with what it extends; or `--resolved`."""
+    refuse_secrets(args.overrides)  # first: no other error shall quote one
+    _refuse_output(args)
     refuse_misplaced(args)
     if args.resolved:
         rows = _rows(resolve_file(args.file, args, args.overrides)[0])
@@ -86,6 +90,38 @@ def show(args: argparse.Namespace) -> int:
     data = without_secrets(_written(args).data, "")
     write_text(as_json(data) if args.json else as_yaml(data))
     return 0
+
+
+def _refuse_output(args: argparse.Namespace) -> None:
+    """Refuse the name of an output: the command writes to stdout.
+
+    Raises:
+        RequestError: with the command that redirects it.
+    """
+    words = args.overrides
+    at = next((at for at, word in enumerate(words) if word.partition("=")[0] in _OUTPUT), len(words))
+    if at == len(words):
+        return
+    flag, equals, value = words[at].partition("=")
+    rest = words[at + 1 :]
+    if not equals and rest and "=" in rest[0]:  # of Hydra, before a setting
+        return
+    if not equals and rest and rest[0][:1] != "-":
+        value, rest = rest[0], rest[1:]
+    value = "" if os.path.realpath(value) == os.path.realpath(args.file) else value  # the shell would empty it first
+    kept = argparse.Namespace(**{**vars(args), "overrides": [*words[:at], *rest]})
+    fix = f"redirect its output: {_typed(kept)} > {shlex.quote(value or 'FILE')}"
+    raise RequestError(f"unknown option '{flag}'", fix=fix)
+
+
+def _typed(args: argparse.Namespace) -> str:
+    """The command `config show` with the options that it was given."""
+    named = {"--assume-host": args.assume_host, "--gpu": args.gpu}
+    named |= {"--gpus-per-node": args.gpus_per_node, "--nodes": args.nodes}
+    options = [word for flag, value in named.items() if value for word in (flag, str(value))]
+    switches = [flag for flag in ("--resolved", "--json") if getattr(args, flag[2:])]
+    words = [args.file, *switches, *options, *repeated_words(args), *args.overrides]
+    return shlex.join(["primus", "config", "show", *words])
 
 
 def refuse_misplaced(args: argparse.Namespace) -> None:

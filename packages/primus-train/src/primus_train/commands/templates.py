@@ -80,7 +80,7 @@ def new(args: argparse.Namespace) -> int:
     template = catalogue.find(name)
     if args.precision.upper() not in ("", template.precision.upper()):
         template = _in_precision(template, args.precision.upper())
-    text = _experiment(template, args.output or f"{template.model}-pretrain.yaml")
+    text = _experiment(template, args.output or "FILE")
     if not args.output:
         sys.stdout.write(text)
         return 0

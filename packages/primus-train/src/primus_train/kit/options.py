@@ -203,12 +203,18 @@ class _Walk(NamedTuple):
         longer = sorted(f"{prefix}{name}" for name in beside if name.startswith(f"{word}_"))
         if 1 < len(longer) <= _FEW:
             return longer
-        if (near := nearest(leaf, beside, _ALIKE)) and _differ_little(word, near):
+        near = nearest(leaf, beside, _ALIKE)
+        if near := near if near and _differ_little(word, near) else self.shortened(prefix, word, beside):
             return [f"{prefix}{near}"]
         if near := "" if beside else nearest(prefix + leaf, self.options, _NEARLY):
             return [near]
         homes = [name for name in self.options if name.rpartition(".")[2] == word]
         return homes or ([] if prefix and beside else list(filter(None, named.split(", "))))
+
+    def shortened(self, prefix: str, word: str, beside: Iterable[str]) -> str:
+        """Return the only setting of the section that shortens `word`, or is shortened by it; empty: there is none."""
+        found = [name for name in beside if _is_short_for(word, name) and f"{prefix}{name}" in self.options]
+        return found[0] if prefix and len(found) == 1 else ""
 
 
 def _fits(option: Option, value: Any) -> bool:
@@ -229,6 +235,13 @@ def _differ_little(word: str, near: str) -> bool:
     return not (left and right) or bool(nearest(left, [right], _ALIKE))
 
 
+def _is_short_for(word: str, name: str) -> bool:
+    """Whether one is the beginning of the other, within a word: `freq` of `frequency`, and not `steps` of `steps_a`."""
+    short, long = sorted((word, name.lower()), key=len)
+    return len(short) >= _SHORTEST and long.startswith(short) and long[len(short) :].isalpha()
+
+
+_SHORTEST = 3
 _NOT = re.compile(r"(?:no|disable|without)[-_]")
 """How the name of a setting begins that says the opposite of another one."""
 _NEARLY, _ALIKE = 0.9, 0.7

@@ -12,7 +12,7 @@ from primus_machine.packages import once
 from primus_train.models.architecture import Model
 from primus_train.models.files import SUFFIXES, read
 
-__all__ = ["find", "load"]
+__all__ = ["find", "folded", "load", "named"]
 
 _FOLDER = os.path.join(os.path.dirname(__file__), "..", "data", "models")
 
@@ -33,17 +33,30 @@ def find(name: str, models: Mapping[str, Model]) -> Model:
         RequestError: there is none.
         ConfigError: the file is wrong.
     """
-    if found := next((model for model in models.values() if model.facts.hf == name), None):
+    if found := named(name, models):
         return found
     if os.sep in name or name.endswith(SUFFIXES):
         return _only(name, read(name, name))
-    aliases = {alias: model for model in models.values() for alias in model.facts.aliases}
-    known = {**aliases, **models}
-    folded = {one.lower(): model for one, model in known.items()}
-    if found := known.get(name) or folded.get(name.lower()):
-        return found
-    fix = suggestion(name, known) or "`primus models list` lists all models; or name a file with one model"
+    fix = suggestion(name, _names(models)) or "`primus models list` lists all models; or name a file with one model"
     raise RequestError(f"no model is called '{name}'", why=f"{len(models)} are known here", fix=fix)
+
+
+def named(name: str, models: Mapping[str, Model]) -> Model | None:
+    """The model of that name, here or on huggingface.co, in capital letters or small ones, with `-` or `_`."""
+    known = _names(models)
+    of_hub = {name: model for model in models.values() for name in (model.facts.hf, os.path.basename(model.facts.hf))}
+    spelt = {folded(one): model for one, model in {**of_hub, **known}.items() if one}
+    return known.get(name) or spelt.get(folded(name))
+
+
+def folded(name: str) -> str:
+    """The name as it is compared."""
+    return name.lower().replace("-", "_")
+
+
+def _names(models: Mapping[str, Model]) -> Mapping[str, Model]:
+    aliases = {alias: model for model in models.values() for alias in model.facts.aliases}
+    return {**aliases, **models}
 
 
 def _only(path: str, models: Sequence[Model]) -> Model:

@@ -159,13 +159,14 @@ def _unknown(what: str, name: str, choices: Iterable[str], where: str) -> Config
 
 
 def _meant(model: str) -> str:
-    """The catalogue's name for an alias."""
+    """The name of the template for a model of another name or spelling."""
     from primus_train.models import catalogue  # a dozen files, for the rare name that is none of a file's
 
-    wanted = model.lower()
-    if same := [name for models in _files().values() for name in models if name.lower() == wanted]:
+    wanted = catalogue.folded(model)
+    if same := [name for models in _files().values() for name in models if catalogue.folded(name) == wanted]:
         return same[0]
-    return next((m.name for m in catalogue.load().values() if wanted in map(str.lower, m.facts.aliases)), model)
+    found = catalogue.named(model, catalogue.load())
+    return found.name if found else model
 
 
 @packages.once

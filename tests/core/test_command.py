@@ -76,6 +76,7 @@ def test_no_arguments_at_all_show_the_help(primus: Run) -> None:
 
 def test_the_version_is_the_packages(primus: Run) -> None:
     assert re.fullmatch(r"primus \d+\.\d+\.\d+\n", primus("--version").stdout)
+    assert primus("direct", "--version").stdout == primus("--version").stdout
 
 
 @pytest.mark.parametrize("words", [("--help",), ("env", "show"), ("plugins", "--json")])

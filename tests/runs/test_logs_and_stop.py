@@ -68,6 +68,15 @@ def test_several_ranks_are_told_apart(primus: Run, project: Path) -> None:
     assert "3 or 0-3,7" in primus("logs", "x", "--rank", "3-1", cwd=project).stderr
 
 
+def test_an_empty_log_is_told(primus: Run, project: Path) -> None:
+    run = project / "output/x_2026_01_01_000000"
+    (run / "logs").mkdir(parents=True)
+    (run / "metadata.json").write_text("{}")
+    (run / "logs/rank_0.log").write_text("")
+    shown = primus("logs", "x", cwd=project)
+    assert (shown.stdout, shown.stderr) == ("", "primus: note: the rank has printed nothing; see also --launch\n")
+
+
 @pytest.mark.parametrize("follow", [(), ("--follow",)])
 def test_a_run_that_ended_before_its_ranks_began_is_no_empty_log(
     primus: Run, project: Path, follow: tuple[str, ...]

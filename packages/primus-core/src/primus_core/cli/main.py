@@ -75,7 +75,7 @@ def _main(words: list[str]) -> int:
 
         sys.stdout.write(overview())
         return 0
-    if words == ["--version"]:
+    if words[-1:] == ["--version"] and len(words) < 3:
         from primus_machine.packages import version_of
 
         sys.stdout.write(f"primus {version_of('primus-core')}\n")

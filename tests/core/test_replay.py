@@ -219,6 +219,19 @@ def test_what_was_typed_over_primus_yaml_stands_in_its_replay(spoken: ScriptOutp
     assert typed["COLOUR"] == "green"
 
 
+def test_a_secret_of_a_file_of_variables_is_there_in_the_replay(
+    primus: Run, spoken: ScriptOutput, workplace: Path
+) -> None:
+    (workplace / "my.env").write_text("MY_TOKEN=of-the-file-1\n")
+    spoken("direct", "--env", "my.env", "--", "speak")
+    refused = primus("replay", "latest", cwd=workplace)
+    assert refused.returncode == 3
+    assert "fix: export MY_TOKEN\n" in refused.stderr
+    assert spoken("replay", "latest", "direct", "--env", "my.env")["environ"]["MY_TOKEN"] == "of-the-file-1"
+    (workplace / "primus.yaml").write_text("plugins: [./tasks.py]\ndirect: {env: [./my.env]}\n")
+    assert spoken("replay", "latest")["environ"]["MY_TOKEN"] == "of-the-file-1"
+
+
 @pytest.mark.full
 def test_the_persons_own_env_options_win(spoken: ScriptOutput, first: Path) -> None:
     options = ("--env", "COLOUR=blue", "--env", "FROM_HOOK=mine", "--env", "PLACE", "--env", "MY_TOKEN=typed-token")

@@ -166,8 +166,8 @@ LAYOUTS: list[tuple[int, int, int, dict[str, Any], str]] = [
     (0, 1, 1, {"ici_fsdp_parallelism": 0}, "-1: the rest"),
     (0, 1, 4, {"ici_tensor_parallelism": 4, "ici_fsdp_parallelism": 1}, "'base_num_kv_heads' is 2"),
     (0, 1, 3, {"ici_fsdp_parallelism": -1}, "'base_emb_dim' is 64, divided by fsdp 3"),
-    (0, 1, 2, {"ici_tensor_parallelism": 2, "base_mlp_dim": 63}, "take a divisor of 63"),
-    (0, 1, 2, {"ici_tensor_parallelism": 2, "vocab_size": 511}, "take a divisor of 511"),
+    (0, 1, 2, {"ici_tensor_parallelism": 2, "base_mlp_dim": 63}, "'base_mlp_dim' is 63"),
+    (0, 1, 2, {"ici_tensor_parallelism": 2, "vocab_size": 511}, "'vocab_size' is 511"),
     (0, 1, 2, {**EXPERTS, "num_experts": 5, "ici_expert_parallelism": 2}, "'num_experts' is 5"),
     (0, 1, 2, {"ici_context_parallelism": 2, "max_target_length": 65}, "'max_target_length' is 65"),
     (0, 1, 2, {**PIPELINE, "base_num_decoder_layers": 3}, "'base_num_decoder_layers' is 3"),
@@ -183,6 +183,25 @@ def test_a_mesh_that_does_not_fit_is_refused_with_the_numbers(
     resolve: Resolve, gpus: int, nnodes: int, ranks: int, changes: dict[str, Any], expected: str
 ) -> None:
     assert expected in refused(resolve, ranks=ranks, gpus=gpus, nnodes=nnodes, **changes)
+
+
+@pytest.mark.parametrize(
+    ("ranks", "heads", "groups", "tensor", "proposed"),
+    [
+        (8, 8, 4, 3, "1, 2 or 4"),
+        (8, 8, 4, 8, "1, 2 or 4"),
+        (8, 6, 6, 3, "1 or 2; for 3 or 6, start another number of devices"),
+    ],
+)
+def test_a_tensor_parallelism_is_proposed_that_heads_and_devices_allow(
+    resolve: Resolve, ranks: int, heads: int, groups: int, tensor: int, proposed: str
+) -> None:
+    changes = {"base_num_query_heads": heads, "base_num_kv_heads": groups, "base_mlp_dim": 192, "vocab_size": 768}
+    model = {**MODEL, **changes}
+    said = refused(resolve, ranks=ranks, model=model, ici_tensor_parallelism=tensor)
+    assert f"set ici_tensor_parallelism to {proposed}" in said
+    for size in map(int, re.findall(r"\d+", proposed.partition(";")[0])):
+        resolve(tiny(model=model, ici_tensor_parallelism=size), ranks=ranks)
 
 
 def test_one_axis_takes_the_devices_that_the_others_leave(resolve: Resolve) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -110,6 +111,32 @@ def test_numbers_that_do_not_fit_are_refused_with_the_numbers(
     resolve: Resolve, ranks: int, changes: dict[str, Any], expected: str
 ) -> None:
     assert expected in refused(resolve, ranks=ranks, **changes)
+
+
+@pytest.mark.parametrize(
+    ("ranks", "heads", "groups", "tensor", "proposed"),
+    [
+        (8, 8, 4, 3, "1, 2, 4 or 8"),
+        (3, 8, 4, 3, "1; for 2, 4 or 8, start another number of ranks"),
+        (8, 6, 6, 3, "1 or 2; for 3 or 6, start another number of ranks"),
+        (12, 12, 3, 4, "1, 3, 6 or 12; for"),
+    ],
+)
+def test_a_tensor_parallelism_is_proposed_that_model_and_ranks_allow(
+    resolve: Resolve, ranks: int, heads: int, groups: int, tensor: int, proposed: str
+) -> None:
+    model = {**MODEL, "hidden_size": 96, "num_attention_heads": heads, "num_query_groups": groups}
+    changes: dict[str, Any] = {"model": model, "global_batch_size": 2 * ranks}
+    said = refused(resolve, ranks=ranks, **changes, tensor_model_parallel_size=tensor)
+    proposed = proposed.removesuffix("; for")
+    assert f"set tensor_model_parallel_size to {proposed}" in said
+    for size in map(int, re.findall(r"\d+", proposed.partition(";")[0])):
+        resolve(tiny(**changes, tensor_model_parallel_size=size), ranks=ranks)
+
+
+def test_where_no_size_makes_the_batch_another_number_of_ranks_is_proposed(resolve: Resolve) -> None:
+    said = refused(resolve, ranks=3, tensor_model_parallel_size=3)
+    assert "set tensor_model_parallel_size to 1, 2 or 4, and start another number of ranks" in said
 
 
 @pytest.mark.parametrize(("ranks", "heads"), [(8, 4), (6, 4), (8, 6)])

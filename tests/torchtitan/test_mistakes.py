@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests.conftest import Run
+from tests.conftest import ROOT, Run
 from tests.mistakes import Asker, Mistake, refused_alike
 
 from primus_core.cli.main import main
@@ -109,6 +109,14 @@ def test_a_vocabulary_beside_that_of_the_model_is_answered_with_both_settings(
     assert main(last.split()[1:]) == 0
 
 
+def test_a_model_of_its_own_beside_a_named_one_is_one_error(asker: Asker, capsys: pytest.CaptureFixture[str]) -> None:
+    quickstart = str(ROOT / "examples/quickstart.yaml")
+    assert main(["config", "validate", quickstart, "model=llama3_8B"]) == 2
+    said = capsys.readouterr().err
+    assert said.count("primus: error: ") == 1
+    assert "the experiment has a model of its own, beside model=llama3_8B" in said
+
+
 def test_a_variable_among_settings_is_no_option_of_a_command_without_a_runtime(
     asker: Asker, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -145,6 +153,13 @@ modules:
     said = refused_alike(asker, Mistake("6 errors", (GOOD, text), words="parallelism.tensor_parallel_degree=2"))
     pieces = ("cannot share 3", "must be at least 258", "did you mean 'training.steps'?", "not a multiple of 2")
     assert all(piece in said for piece in (*pieces, "not a finite number", "'checkpoint.keep_latest_k' cannot be 1"))
+
+
+def test_mistakes_in_heads_are_said_at_once_at_the_place_that_was_typed(asker: Asker) -> None:
+    said = refused_alike(asker, Mistake("2 errors", words="model.n_heads=7"))
+    assert said.count("command line: model.n_heads=7: ") == 2
+    assert "cannot be split into 7 heads" in said
+    assert "fix: model.n_heads=8 model.n_kv_heads=2" in said
 
 
 def test_what_is_missing_is_said_beside_other_mistakes(asker: Asker) -> None:

@@ -134,6 +134,46 @@ def test_numbers_that_do_not_fit_are_refused_with_the_numbers(
     assert expected in refused(resolve, BASE + text, ranks=ranks)
 
 
+@pytest.mark.parametrize(
+    ("ranks", "heads", "groups", "degrees", "proposed"),
+    [
+        (8, 8, 4, "tensor_parallel_degree: 3", "1, 2 or 4"),
+        (8, 8, 4, "tensor_parallel_degree: 8", "1, 2 or 4"),
+        (3, 8, 4, "tensor_parallel_degree: 3", "1; for 2 or 4, start another number of ranks"),
+        (8, 6, 6, "tensor_parallel_degree: 3", "1 or 2; for 3 or 6, start another number of ranks"),
+        (8, 8, 4, "data_parallel_shard_degree: 2, tensor_parallel_degree: 3", "4; for 1 or 2, start"),
+    ],
+)
+def test_a_tensor_parallelism_is_proposed_that_heads_and_ranks_allow(
+    resolve: Resolve, ranks: int, heads: int, groups: int, degrees: str, proposed: str
+) -> None:
+    model = BASE.replace("n_heads: 4, n_kv_heads: 2", f"n_heads: {heads}, n_kv_heads: {groups}").replace("64", "96")
+    text = f"{model}parallelism: {{{degrees}}}\nloss: {{kind: cross_entropy}}\ntraining: {{seq_len: 96}}\n"
+    assert f"set parallelism.tensor_parallel_degree to {proposed}" in refused(resolve, text, ranks=ranks)
+    for degree in re.findall(r"\d+", proposed.partition(";")[0]):
+        resolve(re.sub(r"tensor_parallel_degree: \d", f"tensor_parallel_degree: {degree}", text), ranks=ranks)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "tensor"),
+    [
+        ("dim: 256, n_heads: 7, n_kv_heads: 4", 1),
+        ("dim: 256, n_heads: 7, n_kv_heads: 3", 1),
+        ("dim: 256, n_heads: 7, n_kv_heads: 1", 4),
+        ("dim: 64, n_heads: 64", 1),
+        ("dim: 63, n_heads: 9, n_kv_heads: 2", 1),
+        ("dim: 64, n_heads: 4, n_kv_heads: 3", 2),
+    ],
+)
+def test_numbers_of_heads_are_proposed_that_make_a_model(resolve: Resolve, sizes: str, tensor: int) -> None:
+    rest = f"data: {{text: python-stdlib, vocab_size: 512}}\nparallelism: {{tensor_parallel_degree: {tensor}}}\n"
+    model = f"family: llama3, n_layers: 2, {sizes}"
+    said = refused(resolve, f"model: {{{model}}}\n{rest}", ranks=tensor)
+    for name, number in re.findall(r"model\.(\w+)=(\d+)", said):
+        model = re.sub(f"(, {name}: \\d+|$)", f", {name}: {number}", model, count=1)
+    resolve(f"model: {{{model}}}\n{rest}", ranks=tensor)
+
+
 @pytest.mark.parametrize(("ranks", "heads"), [(8, 4), (6, 4), (8, 6)])
 def test_another_length_of_sequences_is_proposed_only_for_a_degree_that_is_possible(
     resolve: Resolve, ranks: int, heads: int
@@ -334,6 +374,10 @@ def test_prepared_data_are_read_where_they_are(resolve: Resolve, tmp_path: Path)
         ("{input: a.jsonl}", "`data` has no `tokenizer_model`"),
         ("{input: a.jsonl, tokenizer_model: t, tokenizer_type: HuggingFaceTokeniser}", "there is no tokenizer"),
         ("{input: a.jsonl, tokenizer_model: t, text: python-stdlib}", "'data.text' and 'data.input' both set"),
+        (
+            "{input: a.jsonl, tokenizer_model: t, text: python-stdlib}",
+            "to train on data.text: data.input=null data.tokenizer_model=null",
+        ),
         ("{input: a.jsonl, tokenizer_model: t, vocab_size: 512}", "'data.vocab_size' does not go with 'data.input'"),
         ("{input: a.jsonl, document_chars: 9, vocab_size: 512}", "'data.document_chars' and 'data.vocab_size' do not"),
         ("{train_data_path: a, cache: c}", "'data.cache' does not go with 'data.train_data_path'"),

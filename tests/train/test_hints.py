@@ -111,6 +111,42 @@ def test_a_missing_word_is_named_with_what_it_may_be(
         ("config validate x.yaml -f y", "fix: remove it: FILE is x.yaml"),
         ("env -json", "primus env show --json"),
         pytest.param(
+            "srun -N 2 -n 16 python x.py",
+            "fix: GPUS_PER_NODE=8 primus slurm srun -N 2 -- run x.py",
+            marks=pytest.mark.torch,
+        ),
+        pytest.param(
+            "srun -n 4 python x.py", "fix: GPUS_PER_NODE=4 primus slurm srun -- run x.py", marks=pytest.mark.torch
+        ),
+        pytest.param(
+            "srun -N2 --tasks-per-node 4 x.py",
+            "fix: GPUS_PER_NODE=4 primus slurm srun -N2 -- run x.py",
+            marks=pytest.mark.torch,
+        ),
+        pytest.param(
+            "srun -N 2 -n 4 torchrun --nproc_per_node 3 x.py",
+            "fix: GPUS_PER_NODE=3 primus slurm srun -N 2 -- run x.py",
+            marks=pytest.mark.torch,
+        ),
+        pytest.param(
+            "sbatch --array=1-3 x.py",
+            "fix: primus slurm sbatch --array=1-3 -- run x.py    # then: --array is not supported",
+            marks=pytest.mark.torch,
+        ),
+        pytest.param(
+            "docker run --rm -v a:b I primus direct -- run x.py",
+            "fix: primus container --image I -v a:b -- direct -- run x.py",
+            marks=pytest.mark.torch,
+        ),
+        pytest.param(
+            "report latest --output-dir x",
+            "fix: name the file: -o report.html; .md and .json are known, too",
+            marks=pytest.mark.torch,
+        ),
+        pytest.param(
+            "data inspect pyproject.toml", "fix: name a prefix: the path without .bin and .idx", marks=pytest.mark.torch
+        ),
+        pytest.param(
             "direct -- preflight --threshold x.toml",
             "primus direct -- preflight --thresholds x.toml",
             marks=pytest.mark.torch,

@@ -115,6 +115,9 @@ def test_where_lines_cannot_be_edited_the_file_is_written_anew(primus: Run, tmp_
     ("words", "said"),
     [
         (("--to", "torchtitan"), "'torchtitan' is not FRAMEWORK==VERSION"),
+        (("--to", "jax"), "fix: --to torchtitan==VERSION"),
+        (("--to", "new.yaml"), "fix: --to torchtitan==VERSION -o new.yaml"),
+        (("--to", "megatron-core==0.19"), "no module of old.yaml trains with megatron\n  why: it has: torchtitan"),
         (("--to", "v0.3"), "primus config migrate old.yaml --to torchtitan==0.3"),
         (("--to", "torchtitan-0.3"), "primus config migrate old.yaml --to torchtitan==0.3"),
         (("--to", "torchtitan=0.3"), "primus config migrate old.yaml --to torchtitan==0.3"),

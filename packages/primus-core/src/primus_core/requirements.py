@@ -48,8 +48,7 @@ def check_plan(plan: Plan, environ: Mapping[str, str], *, installed: bool) -> No
         MachineError: with what a person can do about it.
     """
     mistakes = Mistakes()
-    has_scripts = any(step.script for step in plan.steps)
-    kinds = ("file", "folder", *(() if has_scripts else ("login",)))
+    kinds = ("file", "folder", *(() if any(step.script for step in plan.steps) else ("login",)))
     mistakes.add(*missing((one for one in plan.requires if one.kind in kinds), plan.environ(environ)))
     if not _can_be_written_in(plan.place.directory):
         from primus_core.runs.record_writer import unwritable

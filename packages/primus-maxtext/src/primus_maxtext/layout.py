@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 
-from primus_core.errors import ConfigError
+from primus_core.errors import ConfigError, Mistakes
 from primus_core.plan.plan import Distributed
 from primus_maxtext.settings import Settings
 
@@ -25,6 +26,10 @@ _DIVIDED = {
     "vocab_size": ("tensor", "tensor_sequence", "autoregressive"),
 }
 """The axes that divide the weights of these sizes, by MaxText's own rules."""
+_TENSOR = ("tensor", "tensor_sequence", "autoregressive")
+"""The axes that divide heads."""
+_NOTHING: Mapping[str, int] = MappingProxyType({})
+_HOW_MANY = "GPUS_PER_NODE; NNODES, Slurm's -N; `config`: --gpus-per-node, --nodes"
 _OWN_RULES = ("logical_axis_rules", "custom_mesh_and_rule", "global_parameter_scale")
 
 
@@ -57,18 +62,9 @@ def check_layout(settings: Settings, place: Distributed, *, gpu: bool) -> Layout
     Raises:
         ConfigError: the numbers do not fit, with the numbers.
     """
-    devices = place.nnodes * place.gpus_per_node
-    inside, across = (place.gpus_per_node, place.nnodes) if gpu else (devices, 1)
-    if gpu and settings["num_slices"] > 0:  # nodes that share one fabric
-        inside, across = devices // settings["num_slices"], settings["num_slices"]
-    parts = {
-        "ici": _filled(settings, "ici", None if place.tentative else inside, one_level=across == 1),
-        "dcn": _filled(settings, "dcn", across, one_level=False) if across > 1 else _alone(settings, gpu=gpu),
-    }
-    sizes = {axis: parts["ici"][axis] * parts["dcn"][axis] for axis in _AXES}
-    layout = Layout(sizes, math.prod(sizes.values()))
+    layout = _mesh(settings, place, gpu=gpu, explain=lambda: _other_sizes(settings, place, gpu=gpu))
     settings.check(
-        lambda s: _check_heads(s, layout),
+        lambda s: _check_tensor(s, layout, lambda: _other_sizes(s, place, gpu=gpu)),
         lambda s: _check_weights(s, layout),
         lambda s: _check_experts(s, layout),
         lambda s: _check_length(s, layout),
@@ -77,9 +73,40 @@ def check_layout(settings: Settings, place: Distributed, *, gpu: bool) -> Layout
     return layout
 
 
-def _filled(settings: Settings, level: str, count: int | None, *, one_level: bool) -> dict[str, int]:
+def _mesh(
+    settings: Settings,
+    place: Distributed,
+    *,
+    gpu: bool,
+    chosen: Mapping[str, int] = _NOTHING,
+    explain: Callable[[], str] = str,
+) -> Layout:
+    """Return the mesh, with the `chosen` sizes inside a node over the settings'; `explain` has the fix."""
+    devices = place.nnodes * place.gpus_per_node
+    inside, across = (place.gpus_per_node, place.nnodes) if gpu else (devices, 1)
+    if gpu and settings["num_slices"] > 0:  # nodes that share one fabric
+        inside, across = devices // settings["num_slices"], settings["num_slices"]
+    parts = {
+        "ici": _filled(
+            settings, "ici", None if place.tentative else inside, explain, one_level=across == 1, chosen=chosen
+        ),
+        "dcn": _filled(settings, "dcn", across, explain, one_level=False) if across > 1 else _alone(settings, gpu=gpu),
+    }
+    sizes = {axis: parts["ici"][axis] * parts["dcn"][axis] for axis in _AXES}
+    return Layout(sizes, math.prod(sizes.values()))
+
+
+def _filled(
+    settings: Settings,
+    level: str,
+    count: int | None,
+    explain: Callable[[], str],
+    *,
+    one_level: bool,
+    chosen: Mapping[str, int] = _NOTHING,
+) -> dict[str, int]:
     """The axes of one level, whose product must be `count` (None: whatever they make); one may be -1, for the rest."""
-    sizes = {axis: settings[f"{level}_{axis}_parallelism"] for axis in _AXES}
+    sizes = {axis: settings[f"{level}_{axis}_parallelism"] for axis in _AXES} | dict(chosen)
     names = {axis: f"{level}_{axis}_parallelism" for axis in _AXES}
     for axis, size in sizes.items():
         if size == 0 or size < -1:
@@ -94,12 +121,13 @@ def _filled(settings: Settings, level: str, count: int | None, *, one_level: boo
     fixed = math.prod(size for size in sizes.values() if size != -1)
     whole = fixed if count is None else count
     if whole % fixed or (not open_axes and whole != fixed):
-        raise _does_not_fit(settings, names, sizes, whole, "devices" if one_level else _LEVELS[level])
+        fix = explain() if level == "ici" and any(sizes[axis] > 1 for axis in _TENSOR) else ""
+        raise _does_not_fit(settings, names, sizes, whole, "devices" if one_level else _LEVELS[level], fix)
     return {axis: whole // fixed if size == -1 else size for axis, size in sizes.items()}
 
 
 def _does_not_fit(
-    settings: Settings, names: Mapping[str, str], sizes: Mapping[str, int], whole: int, what: str
+    settings: Settings, names: Mapping[str, str], sizes: Mapping[str, int], whole: int, what: str, fix: str
 ) -> ConfigError:
     chosen = {names[axis]: size for axis, size in sizes.items() if size not in (1, -1)}
     product = " x ".join(f"{name}={size}" for name, size in chosen.items()) or "1"
@@ -108,8 +136,7 @@ def _does_not_fit(
         name,
         f"the mesh does not fit: {product}, but there are {whole} {what}",
         why=f"the product of the axes must be {whole}; one of them may be -1, for the rest",
-        fix=f"correct '{name}', or start as many as it says (GPUS_PER_NODE; NNODES, Slurm's -N; `config`:"
-        " --gpus-per-node, --nodes)",
+        fix=fix or f"correct '{name}', or start as many as it says ({_HOW_MANY})",
     )
 
 
@@ -123,34 +150,95 @@ def _alone(settings: Settings, *, gpu: bool) -> dict[str, int]:
     return dict.fromkeys(_AXES, 1)
 
 
-def _check_heads(settings: Settings, layout: Layout) -> None:
-    settings.check(
-        *(lambda s, n=name: _check_whole(s, layout, n) for name in ("base_num_query_heads", "base_num_kv_heads"))
-    )
+def _check_tensor(settings: Settings, layout: Layout, explain: Callable[[], str]) -> None:
+    """Refuse tensor parallelism that does not divide heads and weights, all of them at once."""
+    tensor = math.prod(layout.sizes[axis] for axis in _TENSOR)
+    unfit = _unfit(settings, layout)
+    if unfit:
+        what = f"tensor parallelism is {tensor}, and " + ", ".join(f"'{name}' is {settings[name]}" for name in unfit)
+        why = "each device needs whole heads, and an equal part of a weight"
+        raise settings.error(_tensor_setting(settings), what, why=why, fix=explain())
 
 
-def _check_whole(settings: Settings, layout: Layout, name: str) -> None:
-    tensor = layout.sizes["tensor"] * layout.sizes["tensor_sequence"] * layout.sizes["autoregressive"]
-    heads = settings[name]
-    if tensor > 1 and heads % tensor and settings["attention_type"] != "mla":
-        raise settings.error(
-            "ici_tensor_parallelism",
-            f"tensor parallelism is {tensor}, and '{name}' is {heads}",
-            why="each device needs whole heads",
-            fix=f"take a divisor of {heads}",
-        )
+def _tensor_setting(settings: Settings) -> str:
+    names = [f"{level}_{axis}_parallelism" for level in _LEVELS for axis in _TENSOR]
+    return next((name for name in names if settings[name] not in (0, 1)), names[0])
+
+
+def _unfit(settings: Settings, layout: Layout) -> list[str]:
+    """Return the sizes of the model that tensor parallelism does not divide."""
+    tensor = math.prod(layout.sizes[axis] for axis in _TENSOR)
+    return [name for name in _shared(settings) if _size(settings, name) % tensor]
+
+
+def _shared(settings: Settings) -> tuple[str, ...]:
+    heads = () if settings["attention_type"] == "mla" else ("base_num_query_heads", "base_num_kv_heads")
+    return (*heads, *(() if _has_own_rules(settings) else ("base_mlp_dim", "vocab_size")))
+
+
+def _size(settings: Settings, name: str) -> int:
+    """Return a size of the model; 0 where it has been refused: the devices are judged without it."""
+    return 0 if settings.is_open(name) else settings[name]
+
+
+def _has_own_rules(settings: Settings) -> bool:
+    return any(rule in settings for rule in _OWN_RULES)
+
+
+def _other_sizes(settings: Settings, place: Distributed, *, gpu: bool) -> str:
+    """Propose what heads, weights, devices and the length of sequences allow at once."""
+    name, others = _tensor_setting(settings), f"start another number of devices ({_HOW_MANY})"
+    most = math.gcd(*(_size(settings, one) for one in _shared(settings))) or place.nnodes * place.gpus_per_node
+    product = f"make the product of {', '.join(_TENSOR)} a divisor of {most}"
+    if name.startswith("dcn"):
+        return product
+    sizes = [size for size in range(1, most + 1) if not most % size]
+    made = {size: layout for size in sizes if (layout := _tried(settings, place, {name: size}, gpu=gpu))}
+    fit = [size for size, layout in made.items() if not _unfit(settings, layout)]
+    if made and not fit:
+        return product
+    more = [str(size) for size in sizes if size not in made]
+    if not made:
+        devices = "let the product of all axes be the number of devices"
+        return f"set {name} to {_either(more)}, and {devices}, or {others}"
+    if more and not any(_passes(settings, made[size], _check_weights) for size in fit):
+        return f"set {name} to {_either(list(map(str, sizes)))}, and {others}"
+    for check in (_check_weights, _check_experts, _check_length, _check_stages):
+        fit = [size for size in fit if _passes(settings, made[size], check)] or fit
+    return f"set {name} to {_either(list(map(str, fit)))}" + (f"; for {_either(more)}, {others}" if more else "")
+
+
+def _tried(settings: Settings, place: Distributed, named: Mapping[str, int], *, gpu: bool) -> Layout | None:
+    chosen = {name.removeprefix("ici_").removesuffix("_parallelism"): size for name, size in named.items()}
+    with Mistakes():
+        return _mesh(settings, place, gpu=gpu, chosen=chosen)
+    return None
+
+
+def _passes(settings: Settings, layout: Layout, check: Callable[[Settings, Layout], None]) -> bool:
+    found = Mistakes()
+    with found:
+        check(settings, layout)
+    return not found
+
+
+def _either(sizes: list[str]) -> str:
+    return f"{', '.join(sizes[:-1])} or {sizes[-1]}" if sizes[1:] else sizes[0]
 
 
 def _check_weights(settings: Settings, layout: Layout) -> None:
     """JAX deals out equal parts alone."""
-    for name, axes in () if any(rule in settings for rule in _OWN_RULES) else _DIVIDED.items():
+    tensor = math.prod(layout.sizes[axis] for axis in _TENSOR)
+    for name, axes in () if _has_own_rules(settings) else _DIVIDED.items():
         parts = {axis: layout.sizes[axis] for axis in axes if layout.sizes[axis] > 1}
-        if settings[name] % math.prod(parts.values()):
+        is_told = name != "base_emb_dim" and settings[name] % tensor  # by `_check_tensor`
+        if settings[name] % math.prod(parts.values()) and not is_told:
+            others, most = f"start another number of devices ({_HOW_MANY})", math.gcd(settings[name], layout.devices)
             raise settings.error(
                 f"ici_{next(iter(parts))}_parallelism",
                 f"'{name}' is {settings[name]}, divided by " + " x ".join(f"{a} {size}" for a, size in parts.items()),
                 why="each device needs an equal part of a weight",
-                fix=f"take a divisor of {settings[name]}",
+                fix=f"make their product a divisor of {most}, or {others}" if most > 1 else others,
             )
 
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
+from primus_core.errors import Mistakes
 from primus_megatron.settings import Settings
 from primus_train.overrides import is_typed
 
@@ -12,6 +15,7 @@ __all__ = ["Layout", "check_layout"]
 _TENSOR, _PIPELINE = "tensor_model_parallel_size", "pipeline_model_parallel_size"
 _CONTEXT, _EXPERT = "context_parallel_size", "expert_model_parallel_size"
 _ENDS = ("decoder_first_pipeline_num_layers", "decoder_last_pipeline_num_layers")
+_OTHER_RANKS = "start another number of ranks (GPUS_PER_NODE; NNODES, Slurm's -N; `config`: --gpus-per-node, --nodes)"
 _UNEVEN = (
     "pipeline_model_parallel_layout", *_ENDS,
     "account_for_embedding_in_pipeline_split", "account_for_loss_in_pipeline_split", "hybrid_layer_pattern",
@@ -57,21 +61,11 @@ def check_layout(settings: Settings, world_size: int | None) -> tuple[Layout, li
     least = tensor * pipeline * context
     world = least if world_size is None else world_size
     known = world_size is not None and not world % least
-    if world % least:
-        first = next((name for name in (_TENSOR, _PIPELINE, _CONTEXT) if name in settings), _TENSOR)
-        error = settings.error(
-            first,
-            f"tensor {tensor} x pipeline {pipeline} x context {context} = {least} does not divide {world}"
-            f" {'rank' if world == 1 else 'ranks'}",
-            why="each group of that many ranks holds one copy of the model",
-            fix=f"make their product a divisor of {world}, or start another number of ranks (GPUS_PER_NODE;"
-            " NNODES, Slurm's -N; `config`: --gpus-per-node, --nodes)",
-        )
-        settings.mistakes.add(error)
     layout = Layout(tensor, pipeline, context, world // least, bool(settings["use_tp_pp_dp_mapping"]))
     notes: list[str] = []
     settings.check(
-        lambda s: _check_model(s, layout),
+        lambda s: _check_tensor(s, layout, world),
+        _check_model,
         lambda s: _check_sequence(s, layout, world),
         lambda s: notes.extend(_check_stages(s, layout)),
         lambda s: notes.extend(_with_predictions(s)),
@@ -81,20 +75,86 @@ def check_layout(settings: Settings, world_size: int | None) -> tuple[Layout, li
     return layout, notes
 
 
-def _check_model(settings: Settings, layout: Layout) -> None:
-    groups = settings["num_query_groups"] if settings["group_query_attention"] else None
+def _check_tensor(settings: Settings, layout: Layout, world: int) -> None:
+    """Refuse sizes that do not divide the ranks or the model, both at once."""
+    unfit = [f"{name} {settings[name]}" for name in _unfit(settings, layout.tensor)]
+    least = replace(layout, data=1).world_size
+    ranks = ""
+    if world % least:
+        shown = f"tensor {layout.tensor} x pipeline {layout.pipeline} x context {layout.context} = {least}"
+        ranks = f"{shown} does not divide {world} {'rank' if world == 1 else 'ranks'}"
+    if not unfit and not ranks:
+        return
+    fix = _other_sizes(settings, layout, world)
+    if not unfit:
+        first = next((name for name in (_TENSOR, _PIPELINE, _CONTEXT) if name in settings), _TENSOR)
+        raise settings.error(first, ranks, why="each group of that many ranks holds one copy of the model", fix=fix)
+    why = [f"it does not fit {' and '.join(unfit[1:])} either" if unfit[1:] else "", ranks]
+    what = f"{_TENSOR} {layout.tensor} does not divide {unfit[0]}"
+    if unfit[0].startswith("num_query_groups"):
+        what = f"{_TENSOR} {layout.tensor} and {unfit[0]} do not divide each other"
+    beside = _unfit(settings, layout.tensor)
+    raise settings.error(_TENSOR, what, why=", and ".join(filter(None, why)), fix=fix, beside=beside)
+
+
+def _unfit(settings: Settings, tensor: int) -> list[str]:
+    """Return the sizes of the model that so many tensor-parallel ranks cannot share."""
+    found = [name for name in ("num_attention_heads", "ffn_hidden_size") if _size(settings, name) % tensor]
+    groups = _groups(settings)
+    return [*found, "num_query_groups"] if groups and groups % tensor and tensor % groups else found
+
+
+def _groups(settings: Settings) -> int:
+    return _size(settings, "num_query_groups") if settings["group_query_attention"] else 0
+
+
+def _size(settings: Settings, name: str) -> int:
+    """Return a size of the model; 0 where it is not known, or has been refused: the ranks are judged without it."""
+    return 0 if settings.is_open(name) else settings[name] or 0
+
+
+def _other_sizes(settings: Settings, layout: Layout, world: int) -> str:
+    """Propose what the model, ranks, sequences, batch and experts allow at once."""
+    product = f"make their product a divisor of {world}, or {_OTHER_RANKS}"
+    if layout.tensor == 1:
+        return product
+    most = math.gcd(_size(settings, "num_attention_heads"), _size(settings, "ffn_hidden_size")) or world
+    possible = [replace(layout, tensor=size, data=1) for size in range(1, most + 1) if not _unfit(settings, size)]
+    possible = _narrowed(possible, lambda one: _check_sequence(settings, one, one.world_size))
+    made = [replace(one, data=world // one.world_size) for one in possible if not world % one.world_size]
+    others = [one for one in possible if world % one.world_size]
+    if not made:
+        return f"set {_TENSOR} to {_either(possible)}, and {product}"
+    if others and not any(_passes(lambda x: _check_batch(settings, x), one) for one in made):
+        return f"set {_TENSOR} to {_either(possible)}, and {_OTHER_RANKS}"
+    made = _narrowed(made, lambda one: _check_batch(settings, one))
+    made = _narrowed(made, lambda one: _check_experts(settings, one))
+    for_others = f"; for {_either(others)}, {_OTHER_RANKS}" if others else ""
+    return f"set {_TENSOR} to {_either(made)}{for_others}"
+
+
+def _narrowed(layouts: list[Layout], check: Callable[[Layout], None]) -> list[Layout]:
+    """Return those that pass a check; all, where none does: it is not tensor parallelism that is wrong then."""
+    return [one for one in layouts if _passes(check, one)] or layouts
+
+
+def _passes(check: Callable[[Layout], None], layout: Layout) -> bool:
+    found = Mistakes()
+    with found:
+        check(layout)
+    return not found
+
+
+def _either(layouts: Sequence[Layout]) -> str:
+    *before, last = [str(one.tensor) for one in layouts]
+    return f"{', '.join(before)} or {last}" if before else last
+
+
+def _check_model(settings: Settings) -> None:
     settings.check(
         lambda s: None if s["kv_channels"] else _divides(s, "num_attention_heads", "hidden_size"),
-        lambda s: _divides(s, "num_query_groups", "num_attention_heads") if groups else None,
-        lambda s: _divides(s, _TENSOR, "num_attention_heads"),
-        lambda s: _divides(s, _TENSOR, "ffn_hidden_size"),
+        lambda s: _divides(s, "num_query_groups", "num_attention_heads") if _groups(s) else None,
     )
-    if groups and groups % layout.tensor and layout.tensor % groups:
-        raise settings.error(
-            _TENSOR,
-            f"{_TENSOR} {layout.tensor} and num_query_groups {groups} do not divide each other",
-            fix=f"take a divisor or a multiple of {groups}",
-        )
 
 
 def _divides(settings: Settings, divisor: str, name: str) -> None:

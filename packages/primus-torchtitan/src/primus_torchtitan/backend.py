@@ -161,7 +161,8 @@ class _Resolution:
     def resolved_model(self, document: Document, vocab: int | None) -> Resolved:
         if self.call.is_refused("model") or () in self.call.refused:
             raise AlreadyRefused("model")
-        return resolve_model(document, self.schema, vocab)
+        tensor = max(self.settings.given.get("parallelism.tensor_parallel_degree", 1), 1)
+        return resolve_model(document, self.schema, vocab, tensor)
 
     def checked(self) -> tuple[tuple[Step, ...], Layout]:
         """Fill in the defaults, and refuse what is wrong: all mistakes at once. The steps that prepare the data, and

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Self
 
-from primus_core.errors import suggestion
+from primus_core.errors import Mistakes, suggestion
 from primus_torchtitan.settings import Settings
 
 __all__ = ["Layout", "check_layout", "metrics_rank"]
@@ -22,6 +22,7 @@ _DEGREES = {
     "pipeline": "parallelism.pipeline_parallel_degree",
 }
 _HEADS = ("n_heads", "n_kv_heads")
+_OTHER_RANKS = "start another number of ranks (GPUS_PER_NODE; NNODES, Slurm's -N; `config`: --gpus-per-node, --nodes)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +35,13 @@ class Layout:
     tensor: int
     pipeline: int
     expert: int = 1
+
+    @classmethod
+    def of(cls, settings: Settings, shard: int, tensor: int | None = None) -> Self:
+        """Return the degrees of the settings, with these."""
+        degree = {name: settings[setting] for name, setting in _DEGREES.items()}
+        changed = {"shard": max(shard, 1), "tensor": tensor or degree["tensor"]}
+        return cls(**{**degree, **changed}, expert=settings["parallelism.expert_parallel_degree"])
 
     @property
     def data(self) -> int:
@@ -55,14 +63,12 @@ def check_layout(
 
     What does not fit goes to the settings' mistakes, with the numbers.
     """
-    layout = None
-    with settings.mistakes:
-        layout = _degrees(settings, _least(settings) if world_size is None else world_size)
-    known = layout is not None and world_size is not None
-    layout = layout or _degrees(settings, _least(settings))
+    made = _made(settings, _least(settings) if world_size is None else world_size)
+    known = made is not None and world_size is not None
+    layout = made or Layout.of(settings, settings[_DEGREES["shard"]])
     settings.check(
+        lambda s: _check_degrees(s, layout, facts, world_size),
         lambda s: _check_sequence(s, layout, facts, world_size),
-        lambda s: _check_heads(s, layout, facts),
         lambda s: _check_batch(s, layout) if known else None,
         lambda s: _check_experts(s, layout, facts) if known else None,
         lambda s: _check_pipeline(s, layout, facts, schedules),
@@ -82,23 +88,78 @@ def _least(settings: Settings) -> int:
     return math.prod(max(settings[setting], 1) for setting in _DEGREES.values())
 
 
-def _degrees(settings: Settings, world_size: int) -> Layout:
-    degree = {name: settings[setting] for name, setting in _DEGREES.items()}
-    others = math.prod(value for name, value in degree.items() if name != "shard")
-    shard = degree["shard"]
+def _made(settings: Settings, world_size: int, tensor: int | None = None) -> Layout | None:
+    """Return the layout that makes these ranks, with another tensor parallelism than the settings'; None: none does."""
+    layout = Layout.of(settings, 1, tensor)
+    shard = settings[_DEGREES["shard"]]
     if shard == -1:
-        shard = world_size // others
-    if shard < 1 or shard * others != world_size:
-        shown = " x ".join(f"{name} {value}" for name, value in degree.items() if value != 1 or name == "shard")
+        shard = world_size // layout.world_size
+    layout = replace(layout, shard=shard)
+    return layout if shard >= 1 and layout.world_size == world_size else None
+
+
+def _check_degrees(settings: Settings, layout: Layout, facts: Mapping[str, Any], world_size: int | None) -> None:
+    """Refuse degrees that do not make the ranks or do not divide the heads, both at once."""
+    heads = [f"{name} {facts[name]}" for name in _HEADS if facts.get(name) and facts[name] % layout.tensor]
+    ranks = "" if world_size is None or _made(settings, world_size) else _unmade(settings, world_size)
+    if not heads and not ranks:
+        return
+    if not heads:
         first = next((name for name in _DEGREES.values() if name in settings), _DEGREES["shard"])
-        raise settings.error(
-            first,
-            f"the parallelism degrees ({shown}) do not make {world_size} {'rank' if world_size == 1 else 'ranks'}",
-            why=f"degrees other than shard take {others}; shard -1 means the rest",
-            fix=f"make their product {world_size}, or start another number of ranks (GPUS_PER_NODE; NNODES, Slurm's -N;"
-            " `config`: --gpus-per-node, --nodes)",
-        )
-    return Layout(**{**degree, "shard": shard}, expert=settings["parallelism.expert_parallel_degree"])
+        others = Layout.of(settings, 1).world_size
+        why = f"degrees other than shard take {others}; shard -1 means the rest"
+        raise settings.error(first, ranks, why=why, fix=_other_degrees(settings, layout, facts, world_size))
+    raise settings.error(
+        _DEGREES["tensor"],
+        f"tensor parallelism {layout.tensor} does not divide {heads[0]}",
+        why=ranks,
+        fix=_other_degrees(settings, layout, facts, world_size),
+    )
+
+
+def _unmade(settings: Settings, world_size: int) -> str:
+    degree = {name: settings[setting] for name, setting in _DEGREES.items()}
+    shown = " x ".join(f"{name} {value}" for name, value in degree.items() if value != 1 or name == "shard")
+    return f"the parallelism degrees ({shown}) do not make {world_size} {'rank' if world_size == 1 else 'ranks'}"
+
+
+def _other_degrees(settings: Settings, layout: Layout, facts: Mapping[str, Any], world_size: int | None) -> str:
+    """Propose what heads, ranks, sequences, batch and experts allow at once."""
+    product = f"make their product {world_size}, or {_OTHER_RANKS}"
+    if layout.tensor == 1:
+        return product
+    shared = math.gcd(*(facts[name] for name in _HEADS if facts.get(name))) or world_size or 1
+    possible = [replace(layout, tensor=degree) for degree in range(1, shared + 1) if shared % degree == 0]
+    possible = _narrowed(possible, lambda one: _check_sequence(settings, one, facts, None))
+    if world_size is None:
+        return f"set {_DEGREES['tensor']} to {_either(possible)}"
+    made = [one for one in (_made(settings, world_size, one.tensor) for one in possible) if one]
+    others = [one for one in possible if not _made(settings, world_size, one.tensor)]
+    if not made:
+        return f"set {_DEGREES['tensor']} to {_either(possible)}, and {product}"
+    if others and not any(_passes(lambda x: _check_batch(settings, x), one) for one in made):
+        return f"set {_DEGREES['tensor']} to {_either(possible)}, and {_OTHER_RANKS}"
+    made = _narrowed(made, lambda one: _check_batch(settings, one))
+    made = _narrowed(made, lambda one: _check_experts(settings, one, facts))
+    for_others = f"; for {_either(others)}, {_OTHER_RANKS}" if others else ""
+    return f"set {_DEGREES['tensor']} to {_either(made)}{for_others}"
+
+
+def _narrowed(layouts: list[Layout], check: Callable[[Layout], None]) -> list[Layout]:
+    """Return those that pass a check; all, where none does: it is not tensor parallelism that is wrong then."""
+    return [one for one in layouts if _passes(check, one)] or layouts
+
+
+def _passes(check: Callable[[Layout], None], layout: Layout) -> bool:
+    found = Mistakes()
+    with found:
+        check(layout)
+    return not found
+
+
+def _either(layouts: Sequence[Layout]) -> str:
+    *before, last = [str(one.tensor) for one in layouts]
+    return f"{', '.join(before)} or {last}" if before else last
 
 
 def _is_possible(layout: Layout, facts: Mapping[str, Any], world_size: int | None) -> bool:
@@ -149,17 +210,6 @@ def _check_chunks(settings: Settings, length: int) -> None:
     )
 
 
-def _check_heads(settings: Settings, layout: Layout, facts: Mapping[str, Any]) -> None:
-    for name in _HEADS:
-        heads = facts.get(name)
-        if heads and heads % layout.tensor:
-            raise settings.error(
-                _DEGREES["tensor"],
-                f"tensor parallelism {layout.tensor} does not divide {name} {heads}",
-                fix=f"take a divisor of {heads}",
-            )
-
-
 def _check_batch(settings: Settings, layout: Layout) -> None:
     total, local = settings["training.global_batch_size"], settings["training.local_batch_size"]
     unit = local * layout.data
@@ -184,10 +234,11 @@ def _check_experts(settings: Settings, layout: Layout, facts: Mapping[str, Any])
             name,
             f"expert parallelism {layout.expert} does not divide {inner}",
             why="experts are spread over shard x context x tensor ranks",
+            fix=f"take a divisor of {math.gcd(inner, experts or inner)}",
         )
     if experts and experts % layout.expert:
         what = f"expert parallelism {layout.expert} does not divide {experts} experts"
-        raise settings.error(name, what, fix=f"take a divisor of {experts}")
+        raise settings.error(name, what, fix=f"take a divisor of {math.gcd(inner, experts)}")
 
 
 def _check_pipeline(settings: Settings, layout: Layout, facts: Mapping[str, Any], schedules: Mapping[str, str]) -> None:

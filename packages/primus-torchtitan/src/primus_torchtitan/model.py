@@ -8,11 +8,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from primus_core.config.document import Document
-from primus_core.errors import ConfigError, nearest, suggestion
+from primus_core.errors import ConfigError, Mistakes, nearest, suggestion
 from primus_torchtitan import small_experts
 from primus_torchtitan.own_settings import MODEL
 from primus_torchtitan.schema import Schema
 from primus_train.kit.settings import own_section
+from primus_train.overrides import is_typed
 
 __all__ = ["Model", "resolve_model"]
 
@@ -55,8 +56,10 @@ class Model:
         return {"family": self.family, "flavor": self.flavor, "sizes": sizes, "attn_backend": self.attn_backend}
 
 
-def resolve_model(document: Document, schema: Schema, vocab_of_data: int | None) -> Model:
+def resolve_model(document: Document, schema: Schema, vocab_of_data: int | None, tensor: int = 1) -> Model:
     """The model in the `model` section. `vocab_of_data` is the vocabulary where the section has none.
+
+    Numbers of heads are proposed that `tensor` parallelism divides.
 
     Raises:
         ConfigError: it names no family or flavor that exists, or sizes that make no model.
@@ -76,7 +79,7 @@ def resolve_model(document: Document, schema: Schema, vocab_of_data: int | None)
     own = {name: value for name, value in given.items() if name not in _NOT_SIZES and value is not None}
     is_small = family == small_experts.__name__
     base = dict(small_experts.facts(str(flavor)) if is_small else flavors.get(str(flavor), {}))
-    sizes = _sizes(own, base, family, vocab_of_data, where) if own or not flavor else None
+    sizes = _sizes(own, base, family, vocab_of_data, where, tensor) if own or not flavor else None
     return Model(
         family=family,
         flavor=flavor,
@@ -93,8 +96,10 @@ class _Places:
     def __init__(self, document: Document) -> None:
         self.document = document
 
-    def __call__(self, key: str) -> str:
-        return self.document.where((key,))
+    def __call__(self, *keys: str) -> str:
+        """Return the place of the first of these that was typed, or of the first."""
+        places = [self.document.where((key,)) for key in keys]
+        return next(filter(is_typed, places), places[0])
 
 
 def _flavors(family: str, schema: Schema, where: _Places) -> Mapping[str, Mapping[str, Any]]:
@@ -131,7 +136,7 @@ def _check_flavor(family: str, flavor: str | None, flavors: Mapping[str, Any], w
 
 
 def _sizes(
-    own: Mapping[str, Any], base: dict[str, Any], family: str, vocab: int | None, where: _Places
+    own: Mapping[str, Any], base: dict[str, Any], family: str, vocab: int | None, where: _Places, tensor: int
 ) -> dict[str, Any]:
     """All sizes of a model of one's own: what was given over the flavor's, or over defaults."""
     if family not in _SIZED or base.get("experts"):
@@ -151,7 +156,7 @@ def _sizes(
     sizes["ffn_hidden_dim"] = _ffn(own, sizes, base)
     if family == "qwen3":
         sizes["head_dim"] = own.get("head_dim", 128)
-    _check_heads(sizes, family, where)
+    _check_heads(sizes, family, where, tensor)
     return sizes
 
 
@@ -180,22 +185,38 @@ def _ffn(own: Mapping[str, Any], sizes: Mapping[str, Any], base: Mapping[str, An
     return multiple * -(-width // multiple)
 
 
-def _check_heads(sizes: Mapping[str, Any], family: str, where: _Places) -> None:
+def _check_heads(sizes: Mapping[str, Any], family: str, where: _Places, tensor: int) -> None:
+    """Refuse heads that do not fit, all mistakes at once, with numbers that fit."""
     dim, heads, kv_heads = sizes["dim"], sizes["n_heads"], sizes["n_kv_heads"]
-    if heads % kv_heads:
-        raise ConfigError(
-            f"{heads} attention heads cannot share {kv_heads} heads of keys and values",
-            where=where("n_kv_heads"),
-            fix="let n_kv_heads divide n_heads",
-        )
-    if family == "llama3" and dim % heads:
-        raise ConfigError(
-            f"dim {dim} cannot be split into {heads} heads", where=where("n_heads"), fix="let n_heads divide dim"
-        )
+    mistakes, fix = Mistakes(), _other_heads(sizes, family, tensor)
+    is_split = family == "llama3" and bool(dim % heads)
     width = sizes.get("head_dim") or dim // heads
-    if width % 2:
-        raise ConfigError(
-            f"a head would be {width} wide, and the rotary embedding needs an even width",
-            where=where("n_heads"),
-            fix="change dim or n_heads",
-        )
+    if is_split:
+        what = f"dim {dim} cannot be split into {heads} heads"
+        mistakes.add(ConfigError(what, where=where("n_heads", "dim"), fix=fix))
+    elif width % 2:
+        what = f"a head would be {width} wide, and the rotary embedding needs an even width"
+        at = where("head_dim") if sizes.get("head_dim") else where("n_heads", "dim")
+        mistakes.add(ConfigError(what, where=at, fix=fix))
+    if heads % kv_heads:
+        what = f"{heads} attention heads cannot share {kv_heads} heads of keys and values"
+        mistakes.add(ConfigError(what, where=where("n_kv_heads", "n_heads"), fix=fix))
+    mistakes.refuse()
+
+
+def _other_heads(sizes: Mapping[str, Any], family: str, tensor: int) -> str:
+    """Propose the nearest numbers of heads that fit dim, each other and tensor parallelism, and an even width."""
+    dim, heads, kv_heads, width = sizes["dim"], sizes["n_heads"], sizes["n_kv_heads"], sizes.get("head_dim")
+    half = -(-dim // 2)  # a number that divides it leaves heads of an even width
+    possible = [n for n in range(1, half + 1) if half % n == 0]
+    if family != "llama3":
+        possible = [-(-heads // tensor) * tensor]  # heads have a width of their own
+    shared = [n for n in possible if n % kv_heads == 0 and kv_heads % tensor == 0]
+    fit = shared or [n for n in possible if n % tensor == 0] or possible
+    nearest_heads = min(fit, key=lambda n: abs(n - heads))
+    groups = [n for n in range(1, nearest_heads + 1) if nearest_heads % n == 0]
+    groups = [n for n in groups if n % tensor == 0] or groups
+    nearest_groups = min(groups, key=lambda n: abs(n - kv_heads))
+    even = [f"model.head_dim={width + 1}"] if width and width % 2 else []
+    even += [f"model.dim={dim + 1}"] if family == "llama3" and dim % 2 else []
+    return " ".join([*even, f"model.n_heads={nearest_heads}", f"model.n_kv_heads={nearest_groups}"])

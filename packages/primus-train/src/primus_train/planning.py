@@ -100,9 +100,10 @@ class Planning:
                     where=self.document.where(("modules", self.module, "overrides", "model")),
                     why=f"its settings would replace those of {name}: {', '.join(own)}",
                     fix="remove them, or write an experiment of that model:\n"
-                    f"primus config new {name} --backend {framework} --gpu MI300X -o exp.yaml",
+                    f"primus config new {name} --backend {framework} --gpu MI300X -o {name}.yaml",
                 )
             )
+            self.mistakes.refuse()  # others would follow from it
         named = {"modules": {self.module: {"model": name}}}
         mark = self.command_line.where(("model",))
         self.document = Document(named, {path: mark}).merged_onto(self.document)

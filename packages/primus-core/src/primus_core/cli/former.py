@@ -127,14 +127,19 @@ def of_direct(words: Sequence[str]) -> tuple[Sequence[str], list[str]]:
 
 def without_shape(words: Sequence[str]) -> tuple[str, list[str]]:
     """Flags of Slurm without those whose place Primus takes: it writes the script; one task starts a node's ranks."""
-    variables, kept, rest = "", [], list(words)
+    variables, kept, rest, total = "", [], list(words), ""
     while rest:
         flag, equals, value = rest.pop(0).partition("=")
-        if flag in ("--ntasks-per-node", "--wrap"):
+        if flag in ("--ntasks-per-node", "--tasks-per-node", "--wrap", "-n", "--ntasks"):
             value = value if equals else rest.pop(0) if rest else ""
-            variables += f"GPUS_PER_NODE={shlex.quote(value)} " if flag != "--wrap" else ""
+            total = value if flag in ("-n", "--ntasks") else total
+            variables += f"GPUS_PER_NODE={shlex.quote(value)} " if flag.endswith("-per-node") else ""
         else:
             kept.append(f"{flag}{equals}{value}")
+    named = re.search(r"(?:^| )(?:-N ?|--nodes[= ])(\d+)(?: |$)", " ".join(kept))
+    nodes = int(named[1]) if named else 1
+    if total.isdecimal() and not variables and int(total) % nodes == 0:
+        variables = f"GPUS_PER_NODE={int(total) // nodes} "
     return variables, kept
 
 
@@ -198,6 +203,10 @@ def container_run(words: Sequence[str]) -> str:
 
     So the image is the first word, or the one before a program that is started, or before the `--` of a task.
     """
+    if "primus" in words[1:-1]:  # `docker run IMAGE primus direct -- run FILE`
+        at = words.index("primus")
+        options = [word for word in words[: at - 1] if word not in word_set("of_docker")]
+        return _command("container", "--image", words[at - 1], *options, "--", *words[at + 1 :])
     if "--image" in words[:-1]:  # `container run --image IMAGE -- run FILE`
         named = words.index("--image")
         kept = [*words[:named], *words[named + 2 :]]

@@ -300,7 +300,7 @@ def _as_task(what: str, head: str, rest: Sequence[str], known: Known) -> Request
         why = f"the runtime for that is `{runtime[0]}`; put `--` and a task after its options"
         variables, rest = former.without_shape(rest) if runtime[0] == "slurm" else ("", rest)
         begin = next((at for at, word in enumerate(rest) if word in former.LAUNCHERS), len(rest))
-        variables += former.launcher_variables(former.launching(rest[begin:]))
+        variables = former.launcher_variables(former.launching(rest[begin:])) or variables
         fix = f"{variables}{_command(runtime, rest, known)}"
         return RequestError(what, why=why, fix=fix, kind="" if variables else _COMMAND)
     return None

@@ -210,8 +210,7 @@ def _hint(words: list[str], runtimes: "set[str]", tasks: "set[str]", refused: "R
     from primus_core.request.request import global_words
 
     front, rest = global_words(words)
-    known = hints.Known(runtimes, tasks, commands.names(), front)
-    if hint := hints.instead(rest, known, refused):
+    if hint := hints.instead(rest, hints.Known(runtimes, tasks, commands.names(), front), refused):
         raise hint from None
 
 

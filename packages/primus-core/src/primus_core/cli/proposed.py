@@ -48,7 +48,8 @@ def checked(fix: str, retyped: Callable[[list[str], PrimusError], str], most: in
             lacks = [f"{one} ..." if one[0] == "-" else former.example(error.where, one) or one for one in lacks]
             at = 1 if "ACTION" in error.options else len(words)
             whole = shlex.join([*words[:at], *" ".join(lacks).split(), *words[at:]]) if lacks else found["words"]
-            then = f"    # then: {error.what}" if error.kind == "unfit" else ""
+            is_further = error.kind == "unfit" or (not refused and error.option[:1] == "-")
+            then = f"    # then: {error.what}" if is_further else ""
             left.append(line[: found.start("words")] + whole + line[found.end("words") :] + then)
         else:
             rest = request.global_words(words)[1]

@@ -52,8 +52,7 @@ def applied(environ: Mapping[str, str], variables: Iterable[Variable]) -> dict[s
     found = dict(environ)
     for variable in variables:
         below = Variable(variable.name, found.get(variable.name, ""), "")
-        listed = variable.name in FLAG_LISTS
-        found[variable.name] = together((below, variable)).value if listed else variable.value
+        found[variable.name] = together((below, variable)).value if variable.name in FLAG_LISTS else variable.value
     return found
 
 

@@ -78,8 +78,7 @@ def select(
         ConfigError: a profile that is wrong, unknown, or there twice.
     """
     theirs = _theirs(folders) if facts.gpus or profile_file else {}  # a broken package is no trouble without a GPU
-    opener = trust.of(facts.host.environ).opener
-    mine = read(profile_file, f"profile {profile_file}", opener) if profile_file else None
+    mine = read(profile_file, f"profile {profile_file}", trust.of(facts.host.environ).opener) if profile_file else None
     if mine and mine.extends:  # it says what it stands on, whatever GPU is here
         return (*_chain(mine.extends, theirs, mine), mine), ()
     name, notes = _name(facts, theirs)
@@ -114,8 +113,7 @@ def _name(facts: Facts, theirs: Mapping[str, Profile]) -> tuple[str, tuple[str, 
     brought = next((profile.name for profile in theirs.values() if pci in profile.pci_ids), "")
     if brought and not facts.gpu_model:
         return brought, ()
-    reported = any(_about(note) in {pci, facts.gpu_model} - {""} for note in facts.notes)
-    return BASE, () if reported else (_unknown(pci),)
+    return BASE, () if any(_about(note) in {pci, facts.gpu_model} - {""} for note in facts.notes) else (_unknown(pci),)
 
 
 def _about(note: str) -> str:

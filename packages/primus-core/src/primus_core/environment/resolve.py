@@ -234,8 +234,7 @@ def resolve(
         if name in named or (families and name.startswith(FAMILIES) and not belongs_to_session(name))
     ]
     # The value of an option (`--env NAME`), a forced or a low one may be the user's own: that overrides nothing.
-    layers = ((low, ()), (person, person), (hooks, ()), (forced, person), (options, (*person, *forced)))
-    for layer, repeated in layers:
+    for layer, repeated in ((low, ()), (person, person), (hooks, ()), (forced, person), (options, (*person, *forced))):
         for variable in layer:
             kept = [v for v in claims.get(variable.name, []) if v.value != variable.value or v not in repeated]
             claims[variable.name] = [*kept, variable]

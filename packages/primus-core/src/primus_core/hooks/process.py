@@ -130,8 +130,7 @@ class HookProcess:
     def late(self, limit_s: float) -> None:
         """Cut it off: an answer that is waited for did not come in time."""
         behind = f"{self.plugin.source} was {len(self._owed) - 1} events behind at {self._owed[-1].hook}"
-        alone = len(self._owed) == 1
-        self.cut_off(self._overdue(limit_s) if alone else f"{behind}, did not catch up in {limit_s:g} s")
+        self.cut_off(self._overdue(limit_s) if len(self._owed) == 1 else f"{behind}, did not catch up in {limit_s:g} s")
 
     def _overdue(self, limit_s: float) -> str:
         return f"hook {self._owed[0].hook} of {self.plugin.source} took longer than {limit_s:g} s"

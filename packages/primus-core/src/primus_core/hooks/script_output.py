@@ -77,8 +77,7 @@ def parse_line(line: str, script: str) -> ScriptOutput | Malformed | None:
         return _variable(line, match[1], match[2], script)
     if match := re.fullmatch(_EXTRA, line, re.S):
         return _argument(line, match[1], match[2])
-    kind = line.partition(".")[0]
-    form = {"env": "env.NAME=VALUE", "extra": "extra.name=value"}[kind]
+    form = {"env": "env.NAME=VALUE", "extra": "extra.name=value"}[line.partition(".")[0]]
     return Malformed(line, f"the form is {form}, without spaces in the name")
 
 

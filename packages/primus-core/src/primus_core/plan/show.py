@@ -51,8 +51,7 @@ def _script(plan: Plan) -> str:
         f"# afterwards {shlex.join(step.argv)} EXIT_CODE ({step.name}), if the run fails" for step in plan.after_failure
     ]
     head += dict.fromkeys(f"# needs      {r.kind} {r.name}" for r in plan.requires)  # two may need the same
-    head = [printable(line) for line in head]
-    parts = ["\n".join(head), _variables(plan.environment), _files(plan)]
+    parts = ["\n".join([printable(line) for line in head]), _variables(plan.environment), _files(plan)]
     parts += [_step(step, plan) for step in plan.steps]
     return "\n\n".join(part for part in parts if part) + "\n"
 

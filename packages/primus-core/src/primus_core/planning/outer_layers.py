@@ -63,8 +63,7 @@ def plan(request: Request, host: HostRoot, catalogue: Catalogue, inner_plan: Pla
     names = [word for name in dict.fromkeys(v.name for v in options) for word in ("--env", name)]
     chosen = _preflight(args, runtime, request, catalogue)
     looked = () if not chosen else ("--no-preflight",) if chosen == NO_PREFLIGHT else (f"--preflight={chosen}",)
-    first = rest[0]._replace(words=(*names, *looked, *rest[0].words))
-    inner_request = request._replace(layers=(first, *rest[1:]))
+    inner_request = request._replace(layers=(rest[0]._replace(words=(*names, *looked, *rest[0].words)), *rest[1:]))
     inner = inner_plan(_for_planning(inner_request, args), _there(runtime, args, host, options))
     facts = inner.facts
     if isinstance(runtime, Elsewhere):  # those were of a machine that nobody knows
@@ -77,8 +76,7 @@ def plan(request: Request, host: HostRoot, catalogue: Catalogue, inner_plan: Pla
     known = (inner.plan.max_restarts, inner.plan.framework, inner.takes_over)
     call = OuterCall(args, facts, place, words, inner.reads, inner.writes, own, *known)
     wrapped = expect(runtime.wrap(call), OuterPlan, f"the runtime '{runtime.name}'")
-    wrapped = wrapped._replace(files=(*wrapped.files, *copies))
-    result = _around(inner.plan, runtime.name, wrapped, own, words)
+    result = _around(inner.plan, runtime.name, wrapped._replace(files=(*wrapped.files, *copies)), own, words)
     return inner._replace(plan=result, facts=facts, switches=_switches(args, request, inner), inner=inner)
 
 
@@ -164,8 +162,7 @@ def clean(asked: Request, host: HostRoot, catalogue: Catalogue) -> int | None:
 def _preflight(args: argparse.Namespace, runtime: OuterRuntime, request: Request, catalogue: Catalogue) -> str:
     """The option for the layers inside. Before the task itself, the setting of a file for every task does not count."""
     setting = catalogue.system.section(runtime.name).data.get(PREFLIGHT)
-    is_itself = request.task[:1] == (PREFLIGHT,)
-    return "" if is_itself and args.preflight == setting else str(args.preflight)
+    return "" if request.task[:1] == (PREFLIGHT,) and args.preflight == setting else str(args.preflight)
 
 
 def parsed(runtime: OuterRuntime, layer: Layer, catalogue: Catalogue) -> argparse.Namespace:

@@ -22,5 +22,4 @@ def checked(planned: Planned, replay: Replay) -> int | None:
     if planned.inner and not planned.switches.check:
         return None
     inside = planned.innermost
-    found = report.compared(inside.plan, inside.facts, replay, planned.around)
-    return report.check(found, replay, planned.switches)
+    return report.check(report.compared(inside.plan, inside.facts, replay, planned.around), replay, planned.switches)

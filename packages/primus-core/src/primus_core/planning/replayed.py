@@ -6,6 +6,7 @@ import argparse
 import os
 import shlex
 
+from primus_core.environment import resolve
 from primus_core.environment.of_machine import of_network
 from primus_core.planning.planned import Planned
 from primus_core.planning.planner import Planning
@@ -67,4 +68,6 @@ def _kept(planning: Planning, directory: str) -> Replay:
     if planning.first and planning.first.replay:
         return planning.first.replay
     found = lookup.resolve(directory, planning.system.workspace or "output", planning.facts.host)
-    return prepare.prepare(saved.load(os.path.realpath(found)), planning.facts, planning.place)
+    given = resolve.from_options(getattr(planning.args, "env", []), planning.facts.environ)  # a secret, maybe
+    facts = planning.facts._replace(environ={**planning.facts.environ, **{v.name: v.value for v in given if v.secret}})
+    return prepare.prepare(saved.load(os.path.realpath(found)), facts, planning.place)

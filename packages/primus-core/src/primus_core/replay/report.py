@@ -190,7 +190,8 @@ def check(found: Report, replay: Replay, switches: argparse.Namespace) -> int | 
         why = "\n".join(f"{row.name}: {row.before} then, here {row.after}" for row in found.blocking)
         may_start = all(row.category == "hardware" for row in found.blocking)
         homes = (home_of("backends", row.name) for row in found.blocking if row.category == "backend")
-        fix = "go where it can" + ", or start it all the same with --force" * may_start
+        secrets = " ".join(row.name for row in found.blocking if row.category == "secret")
+        fix = (f"export {secrets}" if secrets else "replay it elsewhere") + ", or start it with --force" * may_start
         fix += "".join(f"\nor install it here: {how_to_install(home)}" for home in homes if home)
         raise MachineError("this cannot be the same run", why=why, fix=fix)
     return None

@@ -20,8 +20,7 @@ __all__ = ["refused"]
 def refused(environ: Mapping[str, str], error: PrimusError, *, dry_run: bool = False) -> PrimusError:
     """What ends a submitted job before it is planned: the run's record says so, and files have their own names."""
     copies, directory = environ[variables.SUBMITTED], environ.get(RUN_DIR, "")
-    hidden = secret_values(environ)
-    error = error.retold(lambda text: redact(text.replace(f"{copies}/files/", "/"), hidden))
+    error = error.retold(lambda text: redact(text.replace(f"{copies}/files/", "/"), secret_values(environ)))
     known = record.read(directory)
     if dry_run or environ.get(OUTER) or known.status != "submitted":  # of a node, others tell
         return error

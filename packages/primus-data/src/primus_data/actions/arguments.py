@@ -141,6 +141,8 @@ def _refuse_other(path: str, cwd: str) -> None:
     model = "".join(tokenizers_in(cwd)[:1])
     prepare = f"{typed} --tokenizer-model {shlex.quote(model or 'FILE')} --append-eod"
     prepare += f"\nand then name {stem}_text_document"
+    if path.endswith((".yaml", ".yml", ".toml", ".py")) or path in tokenizers_in(cwd):  # no text to prepare
+        prepare = "name a prefix: the path without .bin and .idx"
     if is_there(f"{stem}_text_document", cwd):
         prepare = _named(f"{stem}_text_document")
     raise RequestError(

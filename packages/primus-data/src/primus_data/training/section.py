@@ -104,11 +104,13 @@ def _refuse_mixtures(document: Document, given: dict[str, Any]) -> None:
         kept = sources[1]
         unset = [name for name in given if name == sources[0] or name in others[kept]]
         without = " ".join(f"data.{name}=null" for name in unset)
+        foreign = " ".join(f"data.{name}=null" for name in given if name in (*sources[1:], *others[sources[0]]))
         what = f"'data.{sources[0]}' and 'data.{kept}' both set the training data"
         fix = f"remove one of them; to train on data.{kept}: {without}"
         if "vocab_size" in unset:
             fix += "\nthe model then has a vocabulary of its own: that of a named model, or model.vocab_size=N"
             fix += " (vocab_size=N under Megatron and MaxText)"
+        fix += f"\nto train on data.{sources[0]}: {foreign}"
         raise ConfigError(what, where=document.where((sources[0],)), fix=fix)
     wrong = [name for name in (others[sources[0]] if sources else _OF_SOURCES) if name in given]
     if sources and wrong:

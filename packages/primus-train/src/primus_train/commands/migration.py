@@ -10,7 +10,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from primus_core.config.document import Document, at, dotted
-from primus_core.errors import ConfigError, Mistakes, RequestError
+from primus_core.errors import ConfigError, MachineError, Mistakes, RequestError
+from primus_core.installed import homes
 from primus_core.plugins.catalogue import Catalogue
 from primus_machine.documents import bounds
 from primus_machine.documents.yaml_text import parse_saved
@@ -47,7 +48,11 @@ def migrate(args: argparse.Namespace) -> int:
         raise _without_framework(args)
     if args.output and os.path.lexists(args.output):
         raise RequestError(f"{args.output} is there already", fix="name another file, or remove that one")
-    backend = load_backend(Catalogue.here(HostRoot(), args.layer), _NAMES.get(framework, framework))
+    try:
+        backend = load_backend(Catalogue.here(HostRoot(), args.layer), _NAMES.get(framework, framework))
+    except MachineError:
+        _refuse_other(args.file, _NAMES.get(framework, framework))
+        raise
     if not hasattr(backend, "migration"):
         raise RequestError(f"the backend '{backend.name}' cannot migrate experiments")
     migration = backend.migration(version)
@@ -70,6 +75,19 @@ def migrate(args: argparse.Namespace) -> int:
     return _write(args.output, text)
 
 
+def _refuse_other(path: str, name: str) -> None:
+    """Refuse a file whose modules name other frameworks alone: to install this one would not help."""
+    try:
+        named = re.findall(_FRAMEWORK, bounds.text_of(path), re.M)
+    except (OSError, UnicodeDecodeError):
+        return
+    if named and name not in named:
+        what = f"no module of {path} trains with {name}"
+        own = next((framework for framework, one in _NAMES.items() if one == named[0]), named[0])
+        raise RequestError(what, why=f"it has: {', '.join(sorted({*named}))}", fix=f"--to {own}==VERSION")
+
+
+_FRAMEWORK = r"^ *framework: *['\"]?(\w+)"
 _JOINED = r"([a-z]+(?:-core)?)(?:=|[-@:\s]v?(?=\d))=*(.+)"
 """`torchtitan=0.3`, `torchtitan-0.3`."""
 
@@ -83,16 +101,15 @@ def _without_framework(args: argparse.Namespace) -> RequestError:
         return RequestError(what, fix=f"--to {given}", options=[args.to], meant=name)
     word = args.to.strip("=").removeprefix("v")
     is_version, is_file = word[:1].isdigit(), word.endswith((".yaml", ".yml", ".toml"))
+    known = {*Catalogue.here(HostRoot(), args.layer).names("backends"), *homes.names("backends"), *_NAMES}
     try:
-        found = (
-            re.search(r"^ *framework: *['\"]?(\w+)", bounds.text_of(args.file), re.M) if is_version or is_file else None
-        )
+        found = re.search(_FRAMEWORK, bounds.text_of(args.file), re.M) if word not in known else None
     except (OSError, UnicodeDecodeError):
         found = None
     backend = found[1] if found else ""
     framework = next((name for name, one in _NAMES.items() if one == backend), backend)
-    if is_file:
-        fix = f"--to {framework or 'FRAMEWORK'}==VERSION -o {args.to}"
+    if is_file or (word and word not in known and not is_version):  # `--to jax`
+        fix = f"--to {framework or 'FRAMEWORK'}==VERSION{f' -o {args.to}' * is_file}"
         return RequestError(f"'{args.to}' is not FRAMEWORK==VERSION", fix=fix)
     meant = f"{framework}=={word}" if framework else None
     fix = f"--to {meant or (f'torchtitan=={word}' if is_version else f'{word}==VERSION' if word else _EXAMPLE)}"

@@ -259,7 +259,7 @@ def _chosen(run: str, made: Sequence[int], at: int | None) -> Sequence[int]:
         raise ConfigError(
             f"{os.path.basename(run)} has no complete checkpoint of step {at}",
             why=f"it has: {', '.join(map(str, sorted(made)))}",
-            fix=f"choose one of them: {os.path.basename(run)}@STEP",
+            fix=f"choose one of them: {os.path.basename(run)}@STEP; the training must go further than that step",
         )
     return [at]
 

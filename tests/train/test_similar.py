@@ -82,7 +82,10 @@ def test_a_forgotten_option_is_answered_with_the_experiment_that_is_there(
     ("words", "rest"),
     [
         ("pretrain --model acme_2B steps=2", " steps=2"),
-        ("pretrain acme_2B --seed 3", " --seed 3"),
+        (
+            "pretrain acme_2B --seed 3",
+            " --seed 3    # then: command line: --seed 3: countdown has no setting 'seed'",
+        ),
         ("--model ACME_2b --backend countdown", ""),
         ("acme_2B", ""),
     ],

@@ -74,7 +74,7 @@ def test_an_empty_log_is_told(primus: Run, project: Path) -> None:
     (run / "metadata.json").write_text("{}")
     (run / "logs/rank_0.log").write_text("")
     shown = primus("logs", "x", cwd=project)
-    assert (shown.stdout, shown.stderr) == ("", "primus: note: the rank has printed nothing; see also --launch\n")
+    assert (shown.stdout, shown.stderr) == ("", "primus: note: the rank has printed nothing\n")
 
 
 @pytest.mark.parametrize("follow", [(), ("--follow",)])

@@ -111,6 +111,16 @@ def test_a_missing_word_is_named_with_what_it_may_be(
         ("config validate x.yaml -f y", "fix: remove it: FILE is x.yaml"),
         ("env -json", "primus env show --json"),
         pytest.param(
+            "slurm srun -N 2 torchrun --nproc-per-node 2 x.py",
+            "fix: GPUS_PER_NODE=2 primus slurm srun -N 2 -- run x.py",
+            marks=pytest.mark.torch,
+        ),
+        pytest.param(
+            "slurm srun -N 2 -- torchrun --nnodes 2 --nproc-per-node 2 x.py",
+            "fix: GPUS_PER_NODE=2 primus slurm srun -N 2 -- run x.py",
+            marks=pytest.mark.torch,
+        ),
+        pytest.param(
             "srun -N 2 -n 16 python x.py",
             "fix: GPUS_PER_NODE=8 primus slurm srun -N 2 -- run x.py",
             marks=pytest.mark.torch,

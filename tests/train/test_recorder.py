@@ -238,5 +238,5 @@ def test_where_a_framework_ends_the_run_the_rank_that_found_it_tells(tmp_path: P
     training = Training(tmp_path, reports=False)
     error = training.recorder.ended_by("check_for_nan", 5, "found NaN in local grad norm")
     assert (error.what, error.why) == ("the loss or a gradient is not finite at step 5", "found NaN in local grad norm")
-    assert error.fix.endswith("check_for_nan=false continues despite such a loss")
+    assert error.fix.endswith("check_for_nan=false continues despite such a loss, with --new")
     assert training.events("loss_not_finite")[0]["step"] == 5

@@ -89,8 +89,7 @@ def run(words: Sequence[str], layer: str) -> int:
     if args.follow and silent:  # else a run that ended before its ranks began would say nothing at all
         logs.require(host)
     if silent:
-        what, other = ("launch", "--rank N") if args.launch else ("rank", "--launch")
-        sys.stderr.write(f"primus: note: the {what} has printed nothing; see also {other}\n")
+        sys.stderr.write(f"primus: note: the {'launch' if args.launch else 'rank'} has printed nothing\n")
     return 0
 
 

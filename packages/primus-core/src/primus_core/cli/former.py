@@ -83,9 +83,10 @@ def _spelt(word: str) -> str:
     return f"{flag.replace('_', '-')}{equals}{value}" if flag.startswith("--") else word
 
 
-def launcher_variables(words: Sequence[str]) -> str:
+def launcher_variables(words: Sequence[str], runtime: str = "direct") -> str:
     """What torchrun's options among `words` say, as variables before a command: `GPUS_PER_NODE=8 `."""
-    return without_launcher(["direct", *words])[0]
+    found = without_launcher(["direct", *words])[0]
+    return found if runtime == "direct" else "".join(re.findall(r"GPUS_PER_NODE=\S+ ", found))  # it places the nodes
 
 
 def without_launcher(words: Sequence[str]) -> tuple[str, list[str]]:

@@ -300,7 +300,7 @@ def _as_task(what: str, head: str, rest: Sequence[str], known: Known) -> Request
         why = f"the runtime for that is `{runtime[0]}`; put `--` and a task after its options"
         variables, rest = former.without_shape(rest) if runtime[0] == "slurm" else ("", rest)
         begin = next((at for at, word in enumerate(rest) if word in former.LAUNCHERS), len(rest))
-        variables = former.launcher_variables(former.launching(rest[begin:])) or variables
+        variables = former.launcher_variables(former.launching(rest[begin:]), runtime[0]) or variables
         fix = f"{variables}{_command(runtime, rest, known)}"
         return RequestError(what, why=why, fix=fix, kind="" if variables else _COMMAND)
     return None
@@ -324,6 +324,8 @@ def _forgotten_dashes(words: Sequence[str], known: Known, refused: PrimusError) 
     if not missing or (has_task and missing not in refused.options):
         return None
     why, fix = "`--` separates the options of a runtime from the task", _whole([*known.front, *with_stage(complete)])
+    begin = next((at for at, word in enumerate(words) if word in former.LAUNCHERS), len(words))
+    fix = former.launcher_variables(former.launching(words[begin:]), words[0]) * (words[0] != "direct") + fix
     return RequestError(f"there is no `--` before '{missing}'", why=why, fix=fix, kind=_COMMAND)
 
 
@@ -345,7 +347,7 @@ def _forgotten_task(words: Sequence[str], known: Known, refused: PrimusError) ->
         return None
     front = words[: begin - 2] if words[begin - 2 : begin] == [task[0], "--"] else words[:begin]  # `run -- x.py`
     launching = former.launching(words[begin:])
-    variables, options = former.launcher_variables(launching), former.of_direct(launching[1:])[0]
+    variables, options = former.launcher_variables(launching, words[0]), former.of_direct(launching[1:])[0]
     fix = f"{variables}{_whole([*known.front, *front[:-1], *options, *front[-1:], *task])}"
     return RequestError(what, why=why, fix=fix, kind="" if variables else _COMMAND)
 
@@ -397,8 +399,7 @@ def _filled(hint: Hint, rest: Sequence[str]) -> str:
     """The command of a hint, with the person's own words."""
     own = [word for before, word in pairwise(["", *rest]) if before not in word_set("valued")]
     names = [word for word in own if not word.startswith("-") and word not in word_set("verbs")]
-    of_file = any(is_experiment(word) for word in names) and hint.file
-    command = of_file or (names and hint.named) or hint.bare
+    command = (any(map(is_experiment, names)) and hint.file) or (names and hint.named) or hint.bare
     command = command.format(run=typed(names[:1]), names=typed(names), training=typed(as_training(rest)))
     at = next((at for at, word in enumerate(rest) if word.startswith("-")), len(rest))
     longer = [*shlex.split(command)[1:], *rest[at:]]

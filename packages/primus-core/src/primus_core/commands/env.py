@@ -133,8 +133,7 @@ def _capture(args: Namespace) -> int:
     from primus_machine.captures import capture
 
     host = HostRoot()
-    reads = _reads(Catalogue.here(host, args.layer))
-    capture.write(host, args.output, reads, packages.version_of("primus-core"))
+    capture.write(host, args.output, _reads(Catalogue.here(host, args.layer)), packages.version_of("primus-core"))
     facts = read(host)
     ports = len(facts.network.ports)
     sys.stdout.write(

@@ -137,8 +137,7 @@ def _beside(plan: Plan, secrets: Sequence[str]) -> Iterator[PlannedFile]:
             if entry.is_file():
                 about = entry.stat()
                 left -= about.st_size
-                is_private = not about.st_mode & 0o077
-                is_copied = left >= 0 and not is_private and os.access(entry.path, os.R_OK)
+                is_copied = left >= 0 and about.st_mode & 0o077 and os.access(entry.path, os.R_OK)
                 yield _copy(os.path.realpath(entry.path), secrets) if is_copied else _link(entry.path)
 
 

@@ -191,7 +191,7 @@ def _predicted(run: RunReport, name: str) -> Iterator[Part]:
 
 def _health(run: RunReport, name: str) -> Iterator[Part]:
     if not run.health:
-        yield _missing(name, "preflight: not recorded (train with `--preflight`)")
+        yield _missing(name, "preflight: not recorded (`primus direct --preflight -- train ...`)")
         return
     rows = [(one.node, one.verdict, one.level, "\n".join(one.problems) or "none", one.source) for one in run.health]
     yield Table(("node", "preflight", "level", "problems", "source"), rows, title=name)

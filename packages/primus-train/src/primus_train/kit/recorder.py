@@ -223,7 +223,9 @@ class Recorder:
         self._log.warning(_NOT_FINITE, message=f"the loss of step {number} is {loss}{silence}", step=number, loss=loss)
 
 
-_FIX = "lower the learning rate, or check the steps before in metrics.jsonl; {} continues despite such a loss"
+_FIX = (
+    "lower the learning rate, or check the steps before in metrics.jsonl; {} continues despite such a loss, with --new"
+)
 
 
 def _error(bad: list[tuple[int, float]], setting: str) -> TrainingError:

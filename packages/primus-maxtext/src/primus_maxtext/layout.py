@@ -5,11 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from types import MappingProxyType
 
 from primus_core.errors import ConfigError, Mistakes
 from primus_core.plan.plan import Distributed
 from primus_maxtext.settings import Settings
+from primus_train.kit.degrees import either, passes
 
 __all__ = ["UNKNOWN", "Layout", "check_layout"]
 
@@ -197,15 +199,15 @@ def _other_sizes(settings: Settings, place: Distributed, *, gpu: bool) -> str:
     fit = [size for size, layout in made.items() if not _unfit(settings, layout)]
     if made and not fit:
         return product
-    more = [str(size) for size in sizes if size not in made]
+    more = [size for size in sizes if size not in made]
     if not made:
         devices = "let the product of all axes be the number of devices"
-        return f"set {name} to {_either(more)}, and {devices}, or {others}"
-    if more and not any(_passes(settings, made[size], _check_weights) for size in fit):
-        return f"set {name} to {_either(list(map(str, sizes)))}, and {others}"
+        return f"set {name} to {either(more)}, and {devices}, or {others}"
+    if more and not any(passes(partial(_check_weights, settings), made[size]) for size in fit):
+        return f"set {name} to {either(sizes)}, and {others}"
     for check in (_check_weights, _check_experts, _check_length, _check_stages):
-        fit = [size for size in fit if _passes(settings, made[size], check)] or fit
-    return f"set {name} to {_either(list(map(str, fit)))}" + (f"; for {_either(more)}, {others}" if more else "")
+        fit = [size for size in fit if passes(partial(check, settings), made[size])] or fit
+    return f"set {name} to {either(fit)}" + (f"; for {either(more)}, {others}" if more else "")
 
 
 def _tried(settings: Settings, place: Distributed, named: Mapping[str, int], *, gpu: bool) -> Layout | None:
@@ -213,17 +215,6 @@ def _tried(settings: Settings, place: Distributed, named: Mapping[str, int], *, 
     with Mistakes():
         return _mesh(settings, place, gpu=gpu, chosen=chosen)
     return None
-
-
-def _passes(settings: Settings, layout: Layout, check: Callable[[Settings, Layout], None]) -> bool:
-    found = Mistakes()
-    with found:
-        check(settings, layout)
-    return not found
-
-
-def _either(sizes: list[str]) -> str:
-    return f"{', '.join(sizes[:-1])} or {sizes[-1]}" if sizes[1:] else sizes[0]
 
 
 def _check_weights(settings: Settings, layout: Layout) -> None:

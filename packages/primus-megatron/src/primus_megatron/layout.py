@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from primus_core.errors import Mistakes
 from primus_megatron.settings import Settings
+from primus_train.kit.degrees import OTHER_RANKS, either, narrow, passes
 from primus_train.overrides import is_typed
 
 __all__ = ["Layout", "check_layout"]
@@ -15,7 +14,6 @@ __all__ = ["Layout", "check_layout"]
 _TENSOR, _PIPELINE = "tensor_model_parallel_size", "pipeline_model_parallel_size"
 _CONTEXT, _EXPERT = "context_parallel_size", "expert_model_parallel_size"
 _ENDS = ("decoder_first_pipeline_num_layers", "decoder_last_pipeline_num_layers")
-_OTHER_RANKS = "start another number of ranks (GPUS_PER_NODE; NNODES, Slurm's -N; `config`: --gpus-per-node, --nodes)"
 _UNEVEN = (
     "pipeline_model_parallel_layout", *_ENDS,
     "account_for_embedding_in_pipeline_split", "account_for_loss_in_pipeline_split", "hybrid_layer_pattern",
@@ -115,39 +113,22 @@ def _size(settings: Settings, name: str) -> int:
 
 def _other_sizes(settings: Settings, layout: Layout, world: int) -> str:
     """Propose what the model, ranks, sequences, batch and experts allow at once."""
-    product = f"make their product a divisor of {world}, or {_OTHER_RANKS}"
+    product = f"make their product a divisor of {world}, or {OTHER_RANKS}"
     if layout.tensor == 1:
         return product
     most = math.gcd(_size(settings, "num_attention_heads"), _size(settings, "ffn_hidden_size")) or world
     possible = [replace(layout, tensor=size, data=1) for size in range(1, most + 1) if not _unfit(settings, size)]
-    possible = _narrowed(possible, lambda one: _check_sequence(settings, one, one.world_size))
+    possible = narrow(possible, lambda one: _check_sequence(settings, one, one.world_size))
     made = [replace(one, data=world // one.world_size) for one in possible if not world % one.world_size]
     others = [one for one in possible if world % one.world_size]
     if not made:
-        return f"set {_TENSOR} to {_either(possible)}, and {product}"
-    if others and not any(_passes(lambda x: _check_batch(settings, x), one) for one in made):
-        return f"set {_TENSOR} to {_either(possible)}, and {_OTHER_RANKS}"
-    made = _narrowed(made, lambda one: _check_batch(settings, one))
-    made = _narrowed(made, lambda one: _check_experts(settings, one))
-    for_others = f"; for {_either(others)}, {_OTHER_RANKS}" if others else ""
-    return f"set {_TENSOR} to {_either(made)}{for_others}"
-
-
-def _narrowed(layouts: list[Layout], check: Callable[[Layout], None]) -> list[Layout]:
-    """Return those that pass a check; all, where none does: it is not tensor parallelism that is wrong then."""
-    return [one for one in layouts if _passes(check, one)] or layouts
-
-
-def _passes(check: Callable[[Layout], None], layout: Layout) -> bool:
-    found = Mistakes()
-    with found:
-        check(layout)
-    return not found
-
-
-def _either(layouts: Sequence[Layout]) -> str:
-    *before, last = [str(one.tensor) for one in layouts]
-    return f"{', '.join(before)} or {last}" if before else last
+        return f"set {_TENSOR} to {either(one.tensor for one in possible)}, and {product}"
+    if others and not any(passes(lambda x: _check_batch(settings, x), one) for one in made):
+        return f"set {_TENSOR} to {either(one.tensor for one in possible)}, and {OTHER_RANKS}"
+    made = narrow(made, lambda one: _check_batch(settings, one))
+    made = narrow(made, lambda one: _check_experts(settings, one))
+    for_others = f"; for {either(one.tensor for one in others)}, {OTHER_RANKS}" if others else ""
+    return f"set {_TENSOR} to {either(one.tensor for one in made)}{for_others}"
 
 
 def _check_model(settings: Settings) -> None:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
-from primus_core.errors import Mistakes, suggestion
+from primus_core.errors import suggestion
 from primus_torchtitan.settings import Settings
+from primus_train.kit.degrees import OTHER_RANKS, either, narrow, passes
 
 __all__ = ["Layout", "check_layout", "metrics_rank"]
 
@@ -22,7 +23,6 @@ _DEGREES = {
     "pipeline": "parallelism.pipeline_parallel_degree",
 }
 _HEADS = ("n_heads", "n_kv_heads")
-_OTHER_RANKS = "start another number of ranks (GPUS_PER_NODE; NNODES, Slurm's -N; `config`: --gpus-per-node, --nodes)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,41 +125,24 @@ def _unmade(settings: Settings, world_size: int) -> str:
 
 def _other_degrees(settings: Settings, layout: Layout, facts: Mapping[str, Any], world_size: int | None) -> str:
     """Propose what heads, ranks, sequences, batch and experts allow at once."""
-    product = f"make their product {world_size}, or {_OTHER_RANKS}"
+    product = f"make their product {world_size}, or {OTHER_RANKS}"
     if layout.tensor == 1:
         return product
     shared = math.gcd(*(facts[name] for name in _HEADS if facts.get(name))) or world_size or 1
     possible = [replace(layout, tensor=degree) for degree in range(1, shared + 1) if shared % degree == 0]
-    possible = _narrowed(possible, lambda one: _check_sequence(settings, one, facts, None))
+    possible = narrow(possible, lambda one: _check_sequence(settings, one, facts, None))
     if world_size is None:
-        return f"set {_DEGREES['tensor']} to {_either(possible)}"
+        return f"set {_DEGREES['tensor']} to {either(one.tensor for one in possible)}"
     made = [one for one in (_made(settings, world_size, one.tensor) for one in possible) if one]
     others = [one for one in possible if not _made(settings, world_size, one.tensor)]
     if not made:
-        return f"set {_DEGREES['tensor']} to {_either(possible)}, and {product}"
-    if others and not any(_passes(lambda x: _check_batch(settings, x), one) for one in made):
-        return f"set {_DEGREES['tensor']} to {_either(possible)}, and {_OTHER_RANKS}"
-    made = _narrowed(made, lambda one: _check_batch(settings, one))
-    made = _narrowed(made, lambda one: _check_experts(settings, one, facts))
-    for_others = f"; for {_either(others)}, {_OTHER_RANKS}" if others else ""
-    return f"set {_DEGREES['tensor']} to {_either(made)}{for_others}"
-
-
-def _narrowed(layouts: list[Layout], check: Callable[[Layout], None]) -> list[Layout]:
-    """Return those that pass a check; all, where none does: it is not tensor parallelism that is wrong then."""
-    return [one for one in layouts if _passes(check, one)] or layouts
-
-
-def _passes(check: Callable[[Layout], None], layout: Layout) -> bool:
-    found = Mistakes()
-    with found:
-        check(layout)
-    return not found
-
-
-def _either(layouts: Sequence[Layout]) -> str:
-    *before, last = [str(one.tensor) for one in layouts]
-    return f"{', '.join(before)} or {last}" if before else last
+        return f"set {_DEGREES['tensor']} to {either(one.tensor for one in possible)}, and {product}"
+    if others and not any(passes(lambda x: _check_batch(settings, x), one) for one in made):
+        return f"set {_DEGREES['tensor']} to {either(one.tensor for one in possible)}, and {OTHER_RANKS}"
+    made = narrow(made, lambda one: _check_batch(settings, one))
+    made = narrow(made, lambda one: _check_experts(settings, one, facts))
+    for_others = f"; for {either(one.tensor for one in others)}, {OTHER_RANKS}" if others else ""
+    return f"set {_DEGREES['tensor']} to {either(one.tensor for one in made)}{for_others}"
 
 
 def _is_possible(layout: Layout, facts: Mapping[str, Any], world_size: int | None) -> bool:

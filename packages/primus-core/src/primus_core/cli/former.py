@@ -138,8 +138,7 @@ def without_shape(words: Sequence[str]) -> tuple[str, list[str]]:
         else:
             kept.append(f"{flag}{equals}{value}")
     named = re.search(r"(?:^| )(?:-N ?|--nodes[= ])(\d+)(?: |$)", " ".join(kept))
-    nodes = int(named[1]) if named else 1
-    if total.isdecimal() and not variables and int(total) % nodes == 0:
+    if total.isdecimal() and not variables and int(total) % (nodes := int(named[1]) if named else 1) == 0:
         variables = f"GPUS_PER_NODE={int(total) // nodes} "
     return variables, kept
 

@@ -10,7 +10,7 @@ import shlex
 import tomllib
 from collections.abc import Collection, Sequence
 from functools import cache
-from itertools import pairwise, takewhile
+from itertools import pairwise
 from typing import NamedTuple
 
 from primus_core.cli import former, proposed
@@ -31,7 +31,7 @@ from primus_core.cli.segments import (
 )
 from primus_core.installed.homes import home_of, how_to_install, meant
 from primus_core.request.former import answer as former_answer
-from primus_core.request.former import example, word_set
+from primus_core.request.former import word_set
 from primus_machine.errors import MachineError, PrimusError, RequestError, nearest
 
 __all__ = ["Hint", "Known", "hints", "instead", "retyped"]
@@ -65,8 +65,6 @@ def hints() -> tuple[Hint, ...]:
     return tuple(Hint(**{**row, "words": tuple(row["words"])}) for row in rows)
 
 
-_ONLY = {"-o": ("capture",), "-M": ("gemm",), "--input": ("merge", "prepare")}
-"""What commands cannot do without, and their names: a word behind one is the value of that."""
 _DASHES = ("--", "-", "–", "—")
 _SWITCHES = {"--dry-run", "--debug", *word_set("of_docker")}
 
@@ -92,7 +90,7 @@ def retyped(words: Sequence[str], error: PrimusError, errors: Sequence[PrimusErr
 
 def _moved(words: Sequence[str], error: PrimusError) -> str:
     """The whole command, where the words are right but for their order or for what joins them; empty: they are not."""
-    if error.kind == "missing" and (complete := _completed(words, error)):
+    if error.kind == "missing" and (complete := proposed.completed(words, error)):
         return _whole(complete) + ("" if error.fix.startswith("primus ") else f"\n{error.fix}")  # with other names
     if error.kind == "order" and former.program_at(error.options) < len(error.options):
         variables, [_, *program] = former.without_launcher(["direct", *error.options])
@@ -113,27 +111,6 @@ def _whole(words: Sequence[str]) -> str:
     """A command from its words; with the variables for torchrun's options among those of `direct` before it."""
     variables, rest = former.without_launcher(words)
     return f"{variables}primus {typed(rest)}"
-
-
-def _completed(words: Sequence[str], error: PrimusError) -> list[str]:
-    """`words` with the options that were required and are missing; empty: nobody knows an example of them."""
-    lacks = [names.partition("/")[0] for names in error.options]
-    if not any(word.startswith("--tokenizer") for word in words):
-        lacks += word_set(f"with {error.where}") - {*lacks, *words}
-    examples = {flag: example(error.where, flag) for flag in lacks}
-    behind = next((at for at, word in enumerate(words, 1) if word in _ONLY.get(lacks[0], ())), len(words))
-    free = [at for at in range(behind, len(words)) if words[at][:1] != "-" and not may_be_value(words, at)]
-    values, others = [words[at] for at in free], [words[at] for at in range(behind, len(words)) if at not in free]
-    if lacks[0] == "--input" and values:
-        return [*words[:behind], lacks[0], *values, *others, *(word for f in lacks[1:] for word in (f, examples[f]))]
-    if not all(examples.values()) or word_set("ending") & {*words}:
-        return []
-    numbers = [*takewhile(str.isdigit, values[:3])] if lacks[0] == "-M" else []
-    if values := numbers or values[:1]:
-        flags = ("-M", "-N", "-K") if numbers else lacks[:1]  # `gemm 4096 4096 4096`
-        named = (word for pair in zip(flags, values, strict=False) for word in pair)
-        return [*words[:behind], *named, *others, *(words[at] for at in free[len(values) :])]
-    return [*words, *(word for flag in lacks for word in (flag, examples[flag])[flag[0] != "-" :])]
 
 
 def _exchanged(before: Sequence[str], word: str, after: Sequence[str], error: PrimusError) -> str:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import takewhile
 
 from primus_core.cli import commands
+from primus_core.cli.segments import may_be_value
 from primus_core.installed import homes
 from primus_core.planning import options, run_request
 from primus_core.planning.outer_layers import INNERMOST, inner_parser
@@ -16,11 +18,13 @@ from primus_core.request.arguments import Parser, parse_segment
 from primus_machine.errors import PrimusError, RequestError
 from primus_machine.host import HostRoot
 
-__all__ = ["checked", "moved", "refusal", "with_variables"]
+__all__ = ["checked", "completed", "moved", "refusal", "with_variables"]
 
 _VARIABLES = r"(?P<variables>(?:[A-Z_]+=\S+ )*)"
 _COMMAND = re.compile(rf"(?P<before>(?:.*?(?:: |mean ))?`?){_VARIABLES}primus (?P<words>[^`]+)(?P<after>`?\??)")
 _TYPED = ("GPUS_PER_NODE", "PRIMUS_GPU_MODEL", "NNODES", "NODE_RANK", "MASTER_ADDR", "MASTER_PORT")
+_ONLY = {"-o": ("capture",), "-M": ("gemm",), "--input": ("merge", "prepare")}
+"""What commands cannot do without, and their names: a word behind one is the value of that."""
 _MOST = 3
 """So many mistakes of a command are mended one after the other."""
 
@@ -66,9 +70,9 @@ def with_variables(line: str, environ: Mapping[str, str]) -> str:
     if not found or not re.search(r"\S -- \S|^replay ", found["words"]) or line.count("primus ") > 1:
         return line
     typed = _TYPED if re.match(r"direct|replay", found["words"]) else _TYPED[:2]  # a scheduler places the nodes
-    names = [name for name in typed if environ.get(name) and f"{name}=" not in found["variables"]]
-    own = "".join(f"{name}={shlex.quote(environ[name])} " for name in names)
-    return line[: found.start("variables")] + own + line[found.start("variables") :]
+    named = (one for one in typed if environ.get(one) and f"{one}=" not in found["variables"])
+    at, own = found.start("variables"), "".join(f"{one}={shlex.quote(environ[one])} " for one in named)
+    return line[:at] + own + line[at:]
 
 
 def _split(text: str) -> list[str]:
@@ -123,6 +127,27 @@ def _not_planned(words: Sequence[str]) -> PrimusError | None:
 def _parsed(words: Sequence[str]) -> tuple[Catalogue, request.Request]:
     catalogue = Catalogue.here(HostRoot(), request.config_of(words))
     return catalogue, request.parse(words, catalogue.first_words("runtimes"), catalogue.first_words("tasks"))
+
+
+def completed(words: Sequence[str], error: PrimusError) -> list[str]:
+    """`words` with the options that were required and are missing; empty: nobody knows an example of them."""
+    lacks = [names.partition("/")[0] for names in error.options]
+    if not any(word.startswith("--tokenizer") for word in words):
+        lacks += former.word_set(f"with {error.where}") - {*lacks, *words}
+    examples = {flag: former.example(error.where, flag) for flag in lacks}
+    behind = next((at for at, word in enumerate(words, 1) if word in _ONLY.get(lacks[0], ())), len(words))
+    free = [at for at in range(behind, len(words)) if words[at][:1] != "-" and not may_be_value(words, at)]
+    values, others = [words[at] for at in free], [words[at] for at in range(behind, len(words)) if at not in free]
+    if lacks[0] == "--input" and values:
+        return [*words[:behind], lacks[0], *values, *others, *(word for f in lacks[1:] for word in (f, examples[f]))]
+    if not all(examples.values()) or former.word_set("ending") & {*words}:
+        return []
+    numbers = [*takewhile(str.isdigit, values[:3])] if lacks[0] == "-M" else []
+    if values := numbers or values[:1]:
+        flags = ("-M", "-N", "-K") if numbers else lacks[:1]  # `gemm 4096 4096 4096`
+        named = (word for pair in zip(flags, values, strict=False) for word in pair)
+        return [*words[:behind], *named, *others, *(words[at] for at in free[len(values) :])]
+    return [*words, *(word for flag in lacks for word in (flag, examples[flag])[flag[0] != "-" :])]
 
 
 def moved(words: Sequence[str], errors: Sequence[PrimusError]) -> list[str]:

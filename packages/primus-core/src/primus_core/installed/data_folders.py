@@ -44,9 +44,7 @@ def files(folder: Folder, what: str, suffixes: tuple[str, ...]) -> list[str]:
 
 
 def require(entry: packages.EntryPoint) -> None:
-    """Raises:
-    ConfigError: what the entry point names is not there.
-    """
+    """Raise a ConfigError if the folder that the entry point names does not exist."""
     files(Folder(_of(entry), entry.source), entry.group.removeprefix("primus."), ())
 
 

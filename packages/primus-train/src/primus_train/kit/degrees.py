@@ -1,0 +1,33 @@
+"""Which other degrees of parallelism an error proposes: those that pass the checks of the layout itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TypeVar
+
+from primus_core.errors import Mistakes
+
+__all__ = ["OTHER_RANKS", "either", "narrow", "passes"]
+
+T = TypeVar("T")
+
+OTHER_RANKS = "start another number of ranks (GPUS_PER_NODE; NNODES, Slurm's -N; `config`: --gpus-per-node, --nodes)"
+
+
+def passes(check: Callable[[T], None], layout: T) -> bool:
+    """Return whether a check refuses nothing of a layout."""
+    found = Mistakes()
+    with found:
+        check(layout)
+    return not found
+
+
+def narrow(layouts: list[T], check: Callable[[T], None]) -> list[T]:
+    """Return those that pass a check; all, where none does: another setting is wrong then."""
+    return [one for one in layouts if passes(check, one)] or layouts
+
+
+def either(degrees: Iterable[int]) -> str:
+    """Return `1, 2 or 4`."""
+    *before, last = map(str, degrees)
+    return f"{', '.join(before)} or {last}" if before else last

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import json
+import os
+import time
 from pathlib import Path
 
 import pytest
@@ -9,6 +11,8 @@ from tests.conftest import Run
 from primus_diagnose import diagnose, read
 from primus_diagnose.text import render
 from primus_diagnose.verdict import ANSWERS, CONFIDENCES, from_dict
+from primus_machine.errors import MachineError
+from primus_machine.host import HostRoot
 
 LOG = """\
 3: Traceback (most recent call last):
@@ -101,6 +105,47 @@ def test_a_run_that_has_recorded_no_end_is_said_to_be_so(tmp_path: Path) -> None
     verdict = diagnose([str(tmp_path)])
     assert (verdict.answer, verdict.cause) == ("unfinished", None)
     assert render(verdict).startswith("diagnosis: no end is recorded\n")
+    assert f"`primus runs show {tmp_path}`" in render(verdict)
+
+
+def test_a_run_that_is_running_has_not_failed(tmp_path: Path) -> None:
+    (tmp_path / "logs").mkdir()
+    (tmp_path / "logs/rank_0.log").write_text("all is well\n", encoding="utf-8")
+    known = {
+        "run_id": "x",
+        "status": "started",
+        "started": time.time(),
+        "pid": os.getpid(),
+        "host": HostRoot().hostname(),
+    }
+    (tmp_path / "metadata.json").write_text(json.dumps(known), encoding="utf-8")
+    verdict = diagnose([str(tmp_path)])
+    assert (verdict.answer, verdict.missing.collect) == ("running", ())
+    assert "--hang-timeout" in render(verdict)
+    assert f"`primus stop {tmp_path}`" in render(verdict)
+
+
+def test_what_was_given_is_not_asked_for_again(tmp_path: Path) -> None:
+    texts = {
+        "a.log": "all is well",
+        "dmesg_a.log": "all is well",
+        "job.txt": "JobId=7 JobName=x\n   JobState=COMPLETED",
+    }
+    for name, text in texts.items():
+        (tmp_path / name).write_text(f"{text}\n", encoding="utf-8")
+    assert diagnose([str(tmp_path)]).missing.collect == ()
+    (tmp_path / "job.txt").unlink()
+    (asked,) = diagnose([str(tmp_path)]).missing.collect
+    assert "scontrol show job" in asked
+
+
+def test_a_folder_of_a_run_without_logs_leads_to_the_run(tmp_path: Path) -> None:
+    (tmp_path / "metadata.json").write_text('{"run_id": "x", "status": "failed"}', encoding="utf-8")
+    (tmp_path / "hang/1").mkdir(parents=True)
+    (tmp_path / "hang/1/answer.json").write_text("{}", encoding="utf-8")
+    with pytest.raises(MachineError) as refused:
+        diagnose([str(tmp_path / "hang/1")])
+    assert refused.value.fix == f"primus diagnose {tmp_path}"
 
 
 def test_a_run_that_was_told_to_end_has_no_cause_to_look_for(tmp_path: Path) -> None:

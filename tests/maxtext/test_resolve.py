@@ -110,6 +110,7 @@ CYCLE = {"decoder_block": "olmo3", "inhomogeneous_layer_cycle_interval": 2}
 PIPELINE = {"ici_pipeline_parallelism": 2, "ici_fsdp_parallelism": 1}
 REFUSED: list[tuple[str, int, int, dict[str, Any], str]] = [
     ("gradient_accumulation_steps", 0, 1, {"quantization": "fp8", "gradient_accumulation_steps": 2}, "'quantization"),
+    ("max_num_checkpoints_to_keep", 0, 1, {"enable_checkpointing": True, "max_num_checkpoints_to_keep": 0}, "at once"),
     ("max_segments_per_seq", 8, 8, {"attention": "cudnn_flash_te"}, "packing=false"),
     (
         "wsd_decay_steps_fraction",

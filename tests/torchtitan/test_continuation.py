@@ -72,8 +72,9 @@ def test_the_step_that_was_asked_for_is_taken_and_the_weights_alone_where_they_a
     weights = resolve(TEXT, previous=previous, weights_only=True)
     assert settings(weights)["checkpoint.initial_load_model_only"] is True
     assert (weights.continues, weights.starts_from, weights.loads) == ("", str(run), (f"{run}/checkpoints/step-20",))
-    with pytest.raises(ConfigError, match="exp_2026_01_01_000000 has no complete checkpoint of step 15"):
-        resolve(TEXT, previous=previous, step=15)
+    with pytest.raises(ConfigError, match="exp_2026_01_01_000000 has no complete checkpoint of step 15") as refused:
+        resolve(TEXT.replace("steps: 100", "steps: 20"), previous=previous, step=15)
+    assert refused.value.fix == "choose one: exp_2026_01_01_000000@10"  # beyond 20, there is nothing to train
 
 
 def test_a_last_checkpoint_of_weights_alone_is_not_continued(resolve: Resolve, tmp_path: Path) -> None:

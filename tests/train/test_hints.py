@@ -108,6 +108,19 @@ def test_a_missing_word_is_named_with_what_it_may_be(
             "fix: primus container --image I -- run x.py",
             marks=pytest.mark.torch,
         ),
+        pytest.param(
+            "container --image I -- slurm srun -N 2 -- run x.py",
+            "fix: primus slurm srun -N 2 -- container --image I -- run x.py",
+            marks=pytest.mark.torch,
+        ),
+        pytest.param(
+            "direct --numa -- slurm srun -- run x.py",
+            "fix: primus slurm srun -- direct --numa -- run x.py",
+            marks=pytest.mark.torch,
+        ),
+        pytest.param(
+            "slurm srun -- slurm srun -- run x.py", "fix: primus slurm srun -- run x.py", marks=pytest.mark.torch
+        ),
         ("config validate x.yaml -f y", "fix: remove it: FILE is x.yaml"),
         ("env -json", "primus env show --json"),
         pytest.param(
@@ -290,6 +303,19 @@ def test_a_misspelt_word_is_answered_with_the_whole_command(
 ) -> None:
     assert main(words.split()) == 2
     assert capsys.readouterr().err.splitlines()[-1].strip() == whole
+
+
+@pytest.mark.torch  # the task `run` is there
+def test_a_misspelt_file_of_variables_is_answered_with_the_nearest(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "vars.env").touch()
+    (tmp_path / "x.py").touch()
+    monkeypatch.chdir(tmp_path)
+    assert main(["direct", "--env", "./vars.evn", "--", "run", "x.py"]) == 2
+    assert capsys.readouterr().err.endswith(
+        "fix: did you mean './vars.env'?\n       primus direct --env ./vars.env -- run x.py\n"
+    )
 
 
 def test_a_proposed_launch_keeps_the_variables_that_were_typed_before_it(

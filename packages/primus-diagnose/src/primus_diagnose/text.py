@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 import textwrap
 import time
 from collections.abc import Iterator
@@ -19,6 +20,7 @@ _MOST_OTHERS = 6
 _HEADS = {
     "waiting": "the job has recorded nothing",
     "succeeded": "nothing failed",
+    "running": "the run is running",
     "unfinished": "no end is recorded",
     "interrupted": "a signal ended the run",
     "stopped": "a hook ended the run",
@@ -34,7 +36,7 @@ def render(verdict: Verdict, *, full: bool = False) -> str:
 def _answer(verdict: Verdict) -> Iterator[str]:
     if not (cause := verdict.cause):
         yield f"{DIAGNOSIS}{_HEADS.get(verdict.answer, 'not in these logs')}"
-        yield from _row("why", ANSWERS[verdict.answer])
+        yield from _row("why", ANSWERS[verdict.answer].replace(" RUN`", f" {shlex.quote(verdict.run)}`"))
         return
     yield f"{DIAGNOSIS}{cause.title}"
     yield from _row("confidence", f"{verdict.confidence} ({cause.signature})")

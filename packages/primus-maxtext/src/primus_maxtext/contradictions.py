@@ -59,6 +59,12 @@ def _needs_plain_attention(s: Settings) -> bool:
 
 CONTRADICTIONS: tuple[Contradiction[Settings, Layout], ...] = (
     Contradiction(
+        "max_num_checkpoints_to_keep",
+        lambda s, _: s["enable_checkpointing"] and s["max_num_checkpoints_to_keep"] == 0,
+        "MaxText would remove each checkpoint at once",
+        "max_num_checkpoints_to_keep=1, or enable_checkpointing=false",
+    ),
+    Contradiction(
         "gradient_accumulation_steps",
         lambda s, _: s["gradient_accumulation_steps"] > 1 and s["quantization"] in _UNSCALED,
         "MaxText accumulates no gradients with 'quantization: {quantization}'",

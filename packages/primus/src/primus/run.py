@@ -17,6 +17,7 @@ from primus_core.plan.plan import Requirement, RunPlace, Worker
 from primus_core.plugins.contracts import Scope, TaskCall, TaskPlan
 from primus_core.request import former
 from primus_core.request.arguments import Parser
+from primus_machine.files.nearby import nearest_beside
 from primus_machine.text import Note
 
 __all__ = ["RUN"]
@@ -77,7 +78,7 @@ Everything after FILE or MODULE is passed to it unchanged."""
                 what, fix = f"'{call.args.file}' is not a Python file", "remove it: each rank runs the file"
                 raise RequestError(what, fix=fix, options=[call.args.file], meant="")
             task = nearest(call.args.file, call.catalogue.names("tasks"))
-            near = _beside(path, call.args.file)
+            near = nearest_beside(path, call.args.file, ".py")
             fix = f"did you mean the task '{task}'?" if task else "check the path: it is relative to the current folder"
             fix = f"did you mean '{near}'?" if near else fix
             what, meant = f"there is no file '{call.args.file}'", shlex.quote(near) if near else None
@@ -85,7 +86,7 @@ Everything after FILE or MODULE is passed to it unchanged."""
             raise RequestError(what, why=why, fix=fix, kind="file", options=named, meant=meant)
         notes = _notes(call.args.words, "file")
         if call.elsewhere and not os.path.isfile(path):
-            near = _beside(path, call.args.file)
+            near = nearest_beside(path, call.args.file, ".py")
             meant = f" (did you mean '{near}'?)" if near else ""
             notes.append(Note(f"there is no file '{path}' on this machine{meant}: the run needs it there", "words"))
         return TaskPlan(
@@ -183,14 +184,6 @@ def _modules_beside(path: str, call: TaskCall) -> tuple[str, ...]:
         return ()
     found = of_python(folder, call.facts.host.environ)
     return tuple(v.why for v in found) if any(name.endswith(".py") for name in call.facts.host.names(folder)) else ()
-
-
-def _beside(path: str, named: str) -> str:
-    """Return the Python file in that folder whose name is nearest to it; empty: there is none."""
-    folder, name = os.path.split(path)
-    names = os.listdir(folder) if os.path.isdir(folder) else []
-    near = nearest(name.removesuffix(".py"), [one[:-3] for one in names if one.endswith(".py")])
-    return os.path.join(os.path.dirname(named), f"{near}.py") if near else ""
 
 
 RUN = Run()

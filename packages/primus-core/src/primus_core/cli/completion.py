@@ -15,39 +15,7 @@ from primus_core.request.arguments import Parser
 from primus_machine.errors import PrimusError
 from primus_machine.host import HostRoot
 
-__all__ = ["SCRIPTS", "answer", "candidates"]
-
-_BASH = """\
-_primus() {
-    local IFS=$'\\n'
-    COMPREPLY=($("${COMP_WORDS[0]}" __complete "$COMP_CWORD" "${COMP_WORDS[@]}" 2>/dev/null))
-    [[ ${#COMPREPLY[@]} -gt 0 ]] || compopt -o default
-}
-complete -F _primus primus primus-cli
-"""
-_ZSH = """\
-#compdef primus primus-cli
-_primus() {
-    local -a found
-    found=("${(@f)$("${words[1]}" __complete "$((CURRENT - 1))" "${words[@]}" 2>/dev/null)}")
-    if [[ -n "${found[1]}" ]]; then compadd -- "${found[@]}"; else _files; fi
-}
-compdef _primus primus primus-cli
-"""
-_FISH = """\
-function __primus_complete
-    set -l words (commandline -opc)
-    set -l found (primus __complete (count $words) $words (commandline -ct) 2>/dev/null)
-    if count $found >/dev/null
-        printf '%s\\n' $found
-    else
-        __fish_complete_path (commandline -ct)
-    end
-end
-complete -c primus -f -a '(__primus_complete)'
-complete -c primus-cli -f -a '(__primus_complete)'
-"""
-SCRIPTS = {"bash": _BASH, "zsh": _ZSH, "fish": _FISH}
+__all__ = ["answer", "candidates"]
 
 
 def answer(words: Sequence[str], commands: Sequence[str]) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Callable, Collection, Sequence
-from itertools import dropwhile
+from itertools import dropwhile, takewhile
 
 from primus_core.installed import homes
 from primus_core.request.former import of_torchrun, word_set
@@ -21,12 +21,14 @@ __all__ = [
     "as_program",
     "container_run",
     "is_program",
+    "launched",
     "launcher_variables",
     "launching",
     "of_direct",
     "program_at",
     "to_engine",
     "typed",
+    "with_nodes",
     "with_runtimes",
     "without_launcher",
     "without_shape",
@@ -189,6 +191,21 @@ def launching(words: Sequence[str]) -> Sequence[str]:
     begin = next((number for number, word in enumerate(words[:at]) if word in _LAUNCHING), 0)
     end = at if begin or not words[0].startswith("python") else 1
     return ["--hostfile" if word in files else word for word in words[begin:end]]
+
+
+def launched(words: Sequence[str]) -> Sequence[str]:
+    """The launcher of others that a person named among `words`, and its options."""
+    return launching([*dropwhile(lambda word: word not in LAUNCHERS, words)])
+
+
+def with_nodes(words: Sequence[str]) -> Sequence[str]:
+    """`words`; where those for Slurm name no nodes, with as many as the launcher of others behind them was to take."""
+    front = [*takewhile(lambda word: word not in LAUNCHERS, words)]
+    found = re.search(r"NNODES=(\d+) ", launcher_variables(launched(words)))
+    if not found or not {"srun", "sbatch"} & {*front} or re.search(r" (?:-N|--nodes)", " ".join(front)):
+        return words
+    at = len(front) - (front[-1:] == ["--"])
+    return [*front[:at], "-N", found[1], *words[at:]]
 
 
 def to_engine(words: Sequence[str]) -> Sequence[str]:

@@ -98,6 +98,12 @@ def _moved(words: Sequence[str], error: PrimusError) -> str:
         for_runtime = [*front[:-2], *program[:at], *front[-2:], *program[at:]]  # `direct --env A=1 -- run FILE`
         fits = not proposed.refusal(for_runtime)
         return f"{variables}{_whole(for_runtime if fits else [*front, *program[at:], *program[:at]])}"
+    if error.kind == "nesting":  # `container -- slurm srun -- run FILE`
+        outer = words.index(error.where)
+        inner = words.index(error.option, outer + 1)
+        end = inner + [*words[inner:], "--"].index("--")
+        around = [*words[inner:end], "--"] if error.where != error.option else ()  # else the inner one is enough
+        return _whole([*words[:outer], *around, *words[outer : inner - 1], *words[end:]])
     if error.kind == "positional":
         values = [value for word in words for value in ([word.partition("=")[2]] if word in error.options else [word])]
         return f"{error.fix}\n{_whole([*filter(None, values)])}"
@@ -137,6 +143,7 @@ def _exchanged(before: Sequence[str], word: str, after: Sequence[str], error: Pr
 
 def instead(words: Sequence[str], known: Known, refused: PrimusError) -> RequestError | None:
     """The answer to `words`, which were refused with the error `refused`; None: nobody can tell what they mean."""
+    words = former.with_nodes(words)
     if error := _instead(list(words), known, refused):
         return error
     variables, rest = former.without_launcher(words)  # the last of them may stand where a value would
@@ -276,8 +283,7 @@ def _as_task(what: str, head: str, rest: Sequence[str], known: Known) -> Request
     if runtime := meant(head):
         why = f"the runtime for that is `{runtime[0]}`; put `--` and a task after its options"
         variables, rest = former.without_shape(rest) if runtime[0] == "slurm" else ("", rest)
-        begin = next((at for at, word in enumerate(rest) if word in former.LAUNCHERS), len(rest))
-        variables = former.launcher_variables(former.launching(rest[begin:]), runtime[0]) or variables
+        variables = former.launcher_variables(former.launched(rest), runtime[0]) or variables
         fix = f"{variables}{_command(runtime, rest, known)}"
         return RequestError(what, why=why, fix=fix, kind="" if variables else _COMMAND)
     return None
@@ -301,8 +307,7 @@ def _forgotten_dashes(words: Sequence[str], known: Known, refused: PrimusError) 
     if not missing or (has_task and missing not in refused.options):
         return None
     why, fix = "`--` separates the options of a runtime from the task", _whole([*known.front, *with_stage(complete)])
-    begin = next((at for at, word in enumerate(words) if word in former.LAUNCHERS), len(words))
-    fix = former.launcher_variables(former.launching(words[begin:]), words[0]) * (words[0] != "direct") + fix
+    fix = former.launcher_variables(former.launched(words), words[0]) * (words[0] != "direct") + fix
     return RequestError(f"there is no `--` before '{missing}'", why=why, fix=fix, kind=_COMMAND)
 
 

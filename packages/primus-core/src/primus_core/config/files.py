@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 from collections.abc import Callable
 from typing import Any
 
@@ -16,6 +17,7 @@ from primus_machine.documents.toml_marks import toml_marks
 from primus_machine.documents.yaml_text import Converter, Environ, composed, parse_value
 from primus_machine.errors import AlreadyRefused, ConfigError, Mistakes
 from primus_machine.files import trust
+from primus_machine.files.nearby import nearest_beside
 from primus_machine.interpolation import interpolate
 
 __all__ = ["TEMPLATE", "bases", "missing_file", "read", "read_extended"]
@@ -135,11 +137,15 @@ def missing_file(path: str, *, where: str = "", folder: str = "", kind: str = "f
         kind: `file` or `folder`.
     """
     relative = f": it is relative to {'this file' if where else 'the current folder'}"
+    whole = os.path.abspath(os.path.join(folder, path))
+    near = nearest_beside(whole, path)
     return ConfigError(
         f"there is no {kind} '{path}'",
         where=where,
-        why=f"looked for {os.path.abspath(os.path.join(folder, path))}",
-        fix=f"check the path{'' if os.path.isabs(path) else relative}",
+        why=f"looked for {whole}",
+        fix=f"did you mean '{near}'?" if near else f"check the path{'' if os.path.isabs(path) else relative}",
+        options=() if where else (path,),
+        meant=shlex.quote(near) if near else None,
     )
 
 

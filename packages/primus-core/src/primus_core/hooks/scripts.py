@@ -17,14 +17,12 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from primus_core.config import submission
 from primus_core.plan.plan import Step, StepKind
-from primus_machine.errors import Mistakes, RequestError, nearest, suggestion
+from primus_machine.errors import Mistakes, RequestError
 from primus_machine.files import trust
+from primus_machine.files.nearby import nearest_beside
 from primus_machine.files.trust import Trust
 
 __all__ = ["NOT_APPLICABLE", "found", "hook_files", "patch_files", "step"]
-
-_ALIKE = 0.8
-"""How alike a script must be to be proposed: what is proposed would be run."""
 
 NOT_APPLICABLE = 2
 """The exit code by which a patch says that there is nothing to do here."""
@@ -66,8 +64,9 @@ def _no_folder(path: str) -> RequestError:
             f"'{path}' is not a hooks folder",
             fix="name the folder of the script, or use --patch FILE for a single script",
         )
-    near = suggestion(os.path.basename(path), _names_in(os.path.dirname(path)))
-    return RequestError(f"--hooks: there is no folder '{path}'", fix=near or "name a folder with *.sh or *.py files")
+    near = nearest_beside(path, path)
+    fix = f"did you mean '{near}'?" if near else "name a folder with *.sh or *.py files"
+    return RequestError(f"--hooks: there is no folder '{path}'", fix=fix)
 
 
 def _is_folder_name(word: str) -> bool:
@@ -113,9 +112,8 @@ def patch_files(paths: Sequence[str], cwd: str, believed: Trust) -> list[str]:
 def _patch_file(given: str, cwd: str) -> str:
     path = os.path.normpath(os.path.join(cwd, os.path.expanduser(given)))
     if not os.path.exists(path):
-        near = nearest(os.path.basename(path), _names_in(os.path.dirname(path)), _ALIKE)
-        meant = os.path.join(os.path.dirname(given), near)
-        raise _no_file(given, f"did you mean '{meant}'?" if near else "check the path", meant if near else None)
+        near = nearest_beside(path, given)
+        raise _no_file(given, f"did you mean '{near}'?" if near else "check the path", near or None)
     if not (path.endswith(_SUFFIXES) and os.path.isfile(path)):
         raise RequestError(f"--patch {given}: it is neither a bash nor a Python file", fix="name it *.sh or *.py")
     return path
@@ -124,10 +122,6 @@ def _patch_file(given: str, cwd: str) -> str:
 def _no_file(given: str, fix: str, meant: str | None) -> RequestError:
     what, quoted = f"--patch: there is no file '{given}'", meant and shlex.quote(meant)
     return RequestError(what, fix=fix, kind="unknown", options=[given], meant=quoted)
-
-
-def _names_in(folder: str) -> list[str]:
-    return os.listdir(folder) if os.path.isdir(folder) else []
 
 
 def found(

@@ -85,7 +85,9 @@ def only_layer(request: Request) -> Layer:
     if len(request.layers) > 1:
         first, second = request.layers[:2]
         what = f"segment {second.segment}: '{second.runtime}' cannot run inside '{first.runtime}'"
-        raise RequestError(what, fix="drop one of the two")
+        raise RequestError(
+            what, fix="drop one of the two", kind="nesting", options=[second.runtime], where=first.runtime
+        )
     return request.layers[0]
 
 

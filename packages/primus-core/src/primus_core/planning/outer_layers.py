@@ -215,6 +215,9 @@ def _held(runtime: OuterRuntime, layer: Layer, rest: Sequence[Layer]) -> tuple[L
             f"segment {rest[0].segment}: '{rest[0].runtime}' cannot run inside '{runtime.name}'",
             why=f"{runtime.name} holds: {', '.join(sorted(runtime.holds))}",
             fix="drop one of the two, or change their order",
+            kind="nesting",
+            options=[rest[0].runtime],
+            where=runtime.name,
         )
     return tuple(rest)
 

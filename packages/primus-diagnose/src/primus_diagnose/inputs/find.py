@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import shlex
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from pathlib import PurePath
 
 from primus_core.errors import MachineError, RequestError
 from primus_core.runs.state import is_run
@@ -41,16 +43,19 @@ def gather(paths: Sequence[str], host: HostRoot) -> Gathered:
         else:
             _add_file(found, path, os.path.basename(path), os.path.dirname(path))
     if not found.sources and not found.dumps and not found.run:
-        raise _nothing(found)
+        raise _nothing(found, paths, host)
     period = found.period()
     found.sources = [replace(one, period=period) if one.is_late else one for one in found.sources]
     return found
 
 
-def _nothing(found: Gathered) -> MachineError:
+def _nothing(found: Gathered, paths: Sequence[str], host: HostRoot) -> MachineError:
     if found.skipped:
         return MachineError("nothing can be read", why="; ".join(found.skipped[:5]), fix="ask their owner, or use sudo")
     why = "no file there has the name of a log"
+    above = (str(folder) for path in paths for folder in PurePath(host.cwd(), path).parents)
+    if run := next(filter(is_run, above), ""):  # `RUN/hang/1`
+        return MachineError("nothing can be read", why=why, fix=f"primus diagnose {shlex.quote(run)}")
     return MachineError("nothing can be read", why=why, fix="name the files themselves")
 
 

@@ -32,6 +32,8 @@ class Gathered:
     run: str = ""
     """The run directory; empty: the logs are of no run of Primus."""
     record: RunRecord = field(default_factory=RunRecord)
+    is_running: bool = False
+    """Whether a process of the run is certainly alive."""
     world_size: int = 0
     """0: nobody says it."""
     skipped: list[str] = field(default_factory=list)

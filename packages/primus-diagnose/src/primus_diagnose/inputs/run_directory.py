@@ -11,6 +11,7 @@ from primus_core.contracts import schedulers
 from primus_core.journal import record
 from primus_core.journal.record import RunRecord
 from primus_core.plan.programs import FAILURES
+from primus_core.runs.state import state_of
 from primus_diagnose.inputs import hangs, names, records, steps
 from primus_diagnose.inputs.gathered import Gathered
 from primus_diagnose.lines.times import moment
@@ -41,7 +42,7 @@ def add(found: Gathered, directory: str, host: HostRoot) -> None:
         path = f"{directory}/{_HOOKS}"
         found.sources += [Source(path, _HOOKS, None, known.host)] if os.path.isfile(path) else []
     found.hang = hangs.last(directory)
-    del host
+    found.is_running = state_of(known, directory, host) == "running"
 
 
 def _named(sources: list[Source], known: RunRecord) -> list[Source]:

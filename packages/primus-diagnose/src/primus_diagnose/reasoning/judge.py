@@ -18,6 +18,8 @@ from primus_machine.units import counted
 __all__ = ["judge"]
 
 _ROLES = ("cause", "symptom", "evidence", "noise")
+_OPEN = ("symptoms", "nothing", "unfinished")
+"""Answers that more logs may change."""
 _ROOT, _ROW = "elastic.root_cause", "elastic.rank"
 
 
@@ -45,7 +47,7 @@ def judge(catalogue: Catalogue, gathered: Gathered, results: Sequence[FileResult
         confidence=confidence(catalogue, causes) if causes else "",
         cause=causes[0] if causes else None,
         others=tuple(others),
-        missing=missing.of(gathered, known, found, is_answered=answer not in ("symptoms", "nothing", "unfinished")),
+        missing=missing.of(gathered, known, found, is_answered=answer not in _OPEN),
         inputs=_inputs(gathered, results),
         run=gathered.run,
     )
@@ -62,7 +64,7 @@ def _answer(gathered: Gathered, causes: Sequence[Finding], symptoms: Sequence[Fi
     if gathered.run and gathered.record.status == "submitted":
         return "waiting"
     if gathered.run and gathered.record.ended is None:
-        return "unfinished"
+        return "running" if gathered.is_running else "unfinished"
     return "symptoms" if symptoms else "nothing"
 
 

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import re
+import zlib
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 
 from primus_diagnose.inputs.gathered import Gathered
+from primus_diagnose.scan.source import Source, blocks
 from primus_diagnose.verdict import Finding, Missing
 
 __all__ = ["of", "spans"]
 
 _MOST = 4096
+_STATES = re.compile(rb"\s*(?:JobId=\d|(?:\S+[ |]+)?JobID\b|Name:\s+\S+\nNamespace:)")
+"""The beginnings of `scontrol show job`, `sacct` and `kubectl describe pod`."""
 
 
 def of(gathered: Gathered, known: set[int], found: Iterable[Finding], *, is_answered: bool) -> Missing:
@@ -17,10 +23,10 @@ def of(gathered: Gathered, known: set[int], found: Iterable[Finding], *, is_answ
     size = gathered.world_size or (max(known) + 1 if len(known) > 1 else 0)
     absent = [rank for rank in range(min(size, _MOST * 16)) if rank not in known] if known else []
     names = {one.signature for one in found}
-    return Missing(tuple(absent[:_MOST]), () if is_answered else tuple(_to_collect(absent, names)))
+    return Missing(tuple(absent[:_MOST]), () if is_answered else tuple(_to_collect(gathered, absent, names)))
 
 
-def _to_collect(absent: list[int], names: set[str]) -> Iterator[str]:
+def _to_collect(gathered: Gathered, absent: list[int], names: set[str]) -> Iterator[str]:
     if absent:
         yield f"the logs of ranks {spans(absent)}: none is here"
     if any(name.startswith(("nccl.", "gloo.", "c10d.", "collective.")) for name in names):
@@ -29,11 +35,20 @@ def _to_collect(absent: list[int], names: set[str]) -> Iterator[str]:
             "TORCH_FR_DUMP_TEMP_FILE=<folder>/trace_, and give the folder to `primus diagnose`"
         )
         yield "the log of NCCL or RCCL: run again with NCCL_DEBUG=INFO"
-    yield "the kernel's log of each node: `dmesg --time-format iso > dmesg_<node>.log`, as root"
-    yield (
-        "if a scheduler started it, the job's states: on Slurm `scontrol show job <job>`, or `sacct -j <job> "
-        "-o JobID,State,ExitCode,NodeList,MaxRSS` where it keeps accounts, on Kubernetes `kubectl describe pod`"
-    )
+    if not any(one.is_late for one in gathered.sources):
+        yield "the kernel's log of each node: `dmesg --time-format iso > dmesg_<node>.log`, as root"
+    if not any(map(_is_of_scheduler, gathered.sources)):
+        yield (
+            "if a scheduler started it, the job's states: on Slurm `scontrol show job <job>`, or `sacct -j <job> "
+            "-o JobID,State,ExitCode,NodeList,MaxRSS` where it keeps accounts, on Kubernetes `kubectl describe pod`"
+        )
+
+
+def _is_of_scheduler(one: Source) -> bool:
+    """Whether it begins as what a scheduler says of a job."""
+    with suppress(OSError, EOFError, zlib.error):
+        return bool(_STATES.match(next((block for _, block in blocks(one)), b"")))
+    return False
 
 
 def spans(numbers: Iterable[int]) -> str:

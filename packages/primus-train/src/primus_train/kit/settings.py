@@ -5,6 +5,7 @@ What Primus adds stands in one table: planning, errors and the documentation rea
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -206,8 +207,8 @@ class Settings:
             ConfigError: all of them are at that end, or behind it, or the one of step `at` is missing, or none is from
                 before the loss was not finite.
         """
-        given, made = made, _chosen(run, made, at)
         last, name = self[end], os.path.basename(run)
+        given, made = made, _chosen(run, made, at, last)
         later = sorted(step for step in made if step >= last)
         if len(later) == len(made):
             raise self.error(
@@ -241,8 +242,11 @@ class Settings:
         return {name: value for name, value in sorted(self.given.items()) if name not in own}
 
 
-def _chosen(run: str, made: Sequence[int], at: int | None) -> Sequence[int]:
-    """The steps to choose from: that of step `at`; else those before the loss of `run` was not finite to its end."""
+def _chosen(run: str, made: Sequence[int], at: int | None, last: float = math.inf) -> Sequence[int]:
+    """The steps to choose from: that of step `at`; else those before the loss of `run` was not finite to its end.
+
+    `last`: the step at which training will end.
+    """
     if at is None:
         rows = () if record.read(run).last_loss is not None else summary.stream(f"{run}/{METRICS}")
         finite = last_finite(rows)
@@ -252,14 +256,15 @@ def _chosen(run: str, made: Sequence[int], at: int | None) -> Sequence[int]:
         raise ConfigError(
             f"no checkpoint of {name} is from before its loss was not finite",
             why=f"it has: {', '.join(map(str, sorted(made)))}; training from one of them would diverge again",
-            fix=f"lower the learning rate, and start with {restart_words(run)}, without another --continue or --from\n"
-            f"or choose one: --continue {name}@STEP, --from {name}@STEP",
+            fix=f"lower the learning rate, and start with {restart_words(run)}, without another --continue or --from",
         )
     if at not in made:
+        name, useful = os.path.basename(run), sorted(step for step in made if step < last)
         raise ConfigError(
-            f"{os.path.basename(run)} has no complete checkpoint of step {at}",
-            why=f"it has: {', '.join(map(str, sorted(made)))}",
-            fix=f"choose one of them: {os.path.basename(run)}@STEP; the training must go further than that step",
+            f"{name} has no complete checkpoint of step {at}",
+            why=f"it has: {', '.join(map(str, sorted(made)))}"
+            + f"; training ends at {last}" * (len(useful) < len(made)),
+            fix=f"choose one: {', '.join(f'{name}@{step}' for step in useful)}" if useful else "ask for more steps",
         )
     return [at]
 

@@ -47,8 +47,7 @@ def missing_file(path: str, command: Sequence[str], environ: Mapping[str, str]) 
     near = [*filter(None, (nearest_file(path), nearest_template(path, environ)))]
     plain = files.missing_file(path)
     plain.fix = "\n".join([*(_meant(near, command) or [plain.fix]), _LIST])
-    if near and not command:
-        plain.options, plain.meant = (path,), shlex.quote(near[0])
+    plain.meant = shlex.quote(near[0]) if near and not command else None
     return plain
 
 

@@ -24,7 +24,7 @@ BATCH = 8
 _FEWEST_BATCHES = 3
 _EPILOG = """examples:
   primus direct -- bench io --dir checkpoints --size 1GiB
-  GPUS_PER_NODE=8 primus direct -- bench io --size 4GiB --repeat 5
+  GPUS_PER_NODE=8 primus direct -- bench io --size 4GiB
   primus direct -- bench io --op metadata --files 10000
   primus direct -- bench io --op loader --data /data/corpus_text_document --workers 4
 
@@ -71,7 +71,7 @@ def declare(parser: argparse.ArgumentParser) -> None:
                         help="bytes of each call that writes or reads (default: 8MiB)")  # fmt: skip
     parser.add_argument("--files", type=_count, default=1000, metavar="N",
                         help="files of each rank for metadata (default: 1000)")  # fmt: skip
-    parser.add_argument("--repeat", type=_count, default=3, metavar="N", help="measure N times (default: 3)")
+    parser.add_argument("--repeat", type=_count, default=5, metavar="N", help="measure N times (default: 5)")
     data = "load PREFIX.bin and PREFIX.idx, tokens in Megatron's format (default: a file of its own)"
     parser.add_argument("--data", default="", metavar="PREFIX", help=data)
     parser.add_argument("--seq-len", type=_count, default=4096, metavar="TOKENS",
@@ -122,7 +122,7 @@ class Io(RankBenchmark[Settings]):
     def suite(self, machine: SuiteMachine, *, quick: bool) -> SuitePart:
         """In the run directory; as often as a comparison needs it."""
         size, files = ("32MiB", "200") if quick else ("256MiB", "1000")
-        return SuitePart(("--size", size, "--files", files, "--repeat", "5"))
+        return SuitePart(("--size", size, "--files", files))
 
     def requires(self, settings: Settings, call: TaskCall) -> tuple[Requirement, ...]:
         """A folder to write in and data to read, where they are named."""

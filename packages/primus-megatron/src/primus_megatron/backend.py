@@ -18,10 +18,11 @@ from primus_megatron.contradictions import CONTRADICTIONS
 from primus_megatron.device import Adaptation, adapt, cpu_variables
 from primus_megatron.hybrid import check_hybrid
 from primus_megatron.hyperparameters import data_type, hyperparameters
-from primus_megatron.installation import SETTING, Installation, importable_version, installation
+from primus_megatron.installation import Installation, importable_version, installation
 from primus_megatron.layout import Layout, check_layout
 from primus_megatron.migration import to_version
 from primus_megatron.own_settings import SETTINGS, SPEED
+from primus_megatron.requirements import modules
 from primus_megatron.schedule import check_schedule
 from primus_megatron.schema import Schema, schema_for
 from primus_megatron.settings import Settings, require
@@ -43,8 +44,6 @@ if TYPE_CHECKING:
 
 __all__ = ["MEGATRON", "Megatron"]
 
-_INSTALL = "pip install primus-megatron, in the environment that runs the training"
-_TORCH = "pip install 'primus-megatron[torch]'; for GPUs of AMD, see docs/install.md first"
 _TESTED = "2.13"
 """The oldest torch that we test with."""
 _ORIGIN = "megatron"
@@ -210,7 +209,7 @@ class _Resolution:
             },
             prepare=prepare,
             environment=(*self.environment(), *self.reporting(source)),
-            requires=(*self.modules(), *requires, *self.files),
+            requires=(*modules(self.settings, self.megatron), *requires, *self.files),
             notes=tuple(self.notes),
             data=settings.named(_DATA),
             metrics_rank=layout.metrics_rank,
@@ -384,19 +383,3 @@ class _Resolution:
             _ORIGIN,
             "Megatron requires it for tensor and context parallelism: kernels keep the order of their launch",
         )
-
-    def modules(self) -> list[Requirement]:
-        """What must be installed when it runs. A dry run only lists it."""
-        names = ["torch", "megatron.training", "psutil"]
-        found = [Requirement("module", name, _TORCH if name == "torch" else _INSTALL) for name in names]
-        if folder := self.megatron.checkout:
-            found[1] = Requirement("file", folder, f"correct {SETTING}: it is the folder of Megatron's code")
-        for name, wanted in (
-            ("wandb", self.settings["wandb_project"]),
-            ("tensorboard", self.settings["tensorboard_dir"]),
-        ):
-            if wanted:
-                found.append(Requirement("module", name, f"pip install {name}, or set disable_{name}: true"))
-        if self.settings["tokenizer_type"] == "HuggingFaceTokenizer":
-            found.append(Requirement("module", "transformers", "pip install transformers, which reads the tokenizer"))
-        return found

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import glob
-import os
-import shlex
 import sys
 from collections.abc import Mapping
 from dataclasses import asdict
@@ -28,12 +25,13 @@ from primus_torchtitan.layout import Layout, check_layout, metrics_rank
 from primus_torchtitan.model import Model as Resolved
 from primus_torchtitan.model import resolve_model
 from primus_torchtitan.own_settings import SETTINGS
+from primus_torchtitan.requirements import requirements
 from primus_torchtitan.schema import Schema, schema_for
 from primus_torchtitan.settings import Settings
 from primus_torchtitan.text import PATHS, TAKEN, Data
 from primus_torchtitan.turbo import check_turbo, fp8_parts
 from primus_torchtitan.values import check_values
-from primus_train.backend import WANDB, BackendCall, BackendPlan
+from primus_train.backend import BackendCall, BackendPlan
 from primus_train.kit import versions
 from primus_train.kit.outside_writers import wandb_variables
 from primus_train.kit.work import ComputeCost, planned, planned_ranks
@@ -47,8 +45,6 @@ if TYPE_CHECKING:
 
 __all__ = ["TORCHTITAN", "TorchTitan"]
 
-_INSTALL = "pip install primus-torchtitan, in the environment that runs the training"
-_TORCH = "pip install 'primus-torchtitan[torch]'; for GPUs of AMD, see docs/install.md first"
 _TESTED = "2.13"
 """The oldest torch that we test with."""
 _TOO_OLD = "2.12"
@@ -56,8 +52,6 @@ _TOO_OLD = "2.12"
 _ORIGIN = "torchtitan"
 _PROFILER_WARMUP = 3
 """Steps that the profiler takes part in before it records; as many as TorchTitan's own default."""
-_TOKENIZERS = ("tokenizer.json", "vocab.json", "vocab.txt")
-"""In one of them TorchTitan looks for a tokenizer: `components/tokenizer.py`."""
 _DATA = ("dataloader.", "validator.dataloader.", "hf_assets_path")
 """How settings begin that say what is trained on."""
 
@@ -314,85 +308,7 @@ class _Resolution:
 
     def requires(self) -> tuple[Requirement, ...]:
         """What must be here when it runs. A dry run only lists it."""
-        names = {"torch": _TORCH, "torchtitan": _INSTALL, "triton": _TORCH}
-        needed = [Requirement("module", name, fix) for name, fix in names.items()]
-        if self.settings["metrics.enable_wandb"]:
-            needed += [Requirement("module", "wandb", "pip install wandb, or set metrics.enable_wandb: false"), WANDB]
-        if "." in self.model.family:
-            needed.append(Requirement("module", self.model.family.split(".")[0], "install the package of the model"))
-        needed += self.checkpoints()
-        if fp8_parts(self.settings):
-            needed.append(Requirement("module", "primus_turbo", "install Primus-Turbo, or use a model without FP8"))
-        if self.data and self.data.corpus:
-            return (*needed, *self.data.corpus.requires())
-        if self.settings["training.mock_data"]:
-            return tuple(needed)
-        return (*needed, *self.files())
-
-    def checkpoints(self) -> list[Requirement]:
-        """The one that training begins with, if the folder has none to continue from; and a folder that was named."""
-        if not self.settings["checkpoint.enable"]:
-            return []
-        folder = os.path.join(self.call.place.directory, self.settings["checkpoint.folder"])
-        found = []
-        if os.path.isabs(self.settings["checkpoint.folder"]):
-            found.append(Requirement("folder", folder, "set checkpoint.folder to a writable folder"))
-        path = self.settings["checkpoint.initial_load_path"] or ""
-        if "://" in path or glob.glob(f"{glob.escape(folder)}/step-*"):
-            return found
-        if self.settings["checkpoint.initial_load_in_hf"]:
-            weights = path or os.path.join(self.call.facts.cwd, self.settings["hf_assets_path"])
-            files = f"{weights}/*.safetensors" if os.path.isdir(weights) else weights
-            found.append(Requirement("file", files, _download_weights(weights)))
-        elif path:
-            fix = "correct checkpoint.initial_load_path: it is one checkpoint (step-N)"
-            if glob.glob(f"{glob.escape(path)}/*.safetensors"):
-                fix = "add checkpoint.initial_load_in_hf=true: what is there are safetensors"
-            found.append(Requirement("file", f"{path}/.metadata" if os.path.isdir(path) else path, fix))
-        return found
-
-    def files(self) -> list[Requirement]:
-        cwd = self.call.facts.cwd
-        assets = os.path.join(cwd, self.settings["hf_assets_path"])
-        is_empty = os.path.isdir(assets) and not any(os.path.exists(os.path.join(assets, name)) for name in _TOKENIZERS)
-        needed = os.path.join(assets, _TOKENIZERS[0]) if is_empty else assets
-        found = [Requirement("file", needed, _download(needed, self.settings["hf_assets_path"], self.model.name))]
-        found = found if self.model.family else []  # nobody knows the tokenizer of a model that was refused
-        dataset, path = self.settings["dataloader.dataset"], self.settings["dataloader.dataset_path"]
-        if dataset == "c4_test" and not path:
-            path = "tests/assets/c4_test"  # TorchTitan's default, which only its source tree has
-        given = [f"{name}=null" for name in ("dataloader.dataset", "hf_assets_path") if name in self.settings]
-        text = " ".join(["data.text=python-stdlib", *given])
-        fix = f"set dataloader.dataset_path, or train on local text, which has a tokenizer: {text}"
-        return [*found, Requirement("file", os.path.join(cwd, path), fix)] if path else found
-
-
-def _download(path: str, named: str, model: str) -> str:
-    """How the tokenizer of a model comes into its folder: the command, where the catalogue knows the repository."""
-    or_set = "or set hf_assets_path"
-    if os.path.exists(path):  # nothing to be done: spare the catalogue
-        return f"restore it, {or_set}"
-    if not (repository := _repository(named)):
-        return f"download the tokenizer of {model} into it, {or_set}"
-    return f"hf download {repository} --include '*token*' --local-dir {shlex.quote(named)}\n{or_set}"
-
-
-def _download_weights(folder: str) -> str:
-    """How the weights of a model come into its folder."""
-    or_name = "name the folder of the model's safetensors: checkpoint.initial_load_path"
-    if glob.glob(f"{glob.escape(folder)}/*.safetensors"):
-        return or_name
-    if not (repository := _repository(folder)):
-        return or_name
-    return f"hf download {repository} --include '*.safetensors*' --local-dir {shlex.quote(folder)}\nor {or_name}"
-
-
-def _repository(folder: str) -> str:
-    """The repository at huggingface.co whose name a folder has; empty: no model of the catalogue has it."""
-    from primus_train.models import catalogue
-
-    name = os.path.basename(os.path.normpath(folder))
-    return next((one.facts.hf for one in catalogue.load().values() if one.facts.hf.endswith(f"/{name}")), "")
+        return requirements(self.settings, self.call, self.model, self.data)
 
 
 def _without(document: Document, sections: tuple[str, ...]) -> Document:

@@ -226,7 +226,7 @@ def test_a_secret_of_a_file_of_variables_is_there_in_the_replay(
     spoken("direct", "--env", "my.env", "--", "speak")
     refused = primus("replay", "latest", cwd=workplace)
     assert refused.returncode == 3
-    assert "fix: export MY_TOKEN\n" in refused.stderr
+    assert "fix: export MY_TOKEN=...\n" in refused.stderr
     assert spoken("replay", "latest", "direct", "--env", "my.env")["environ"]["MY_TOKEN"] == "of-the-file-1"
     (workplace / "primus.yaml").write_text("plugins: [./tasks.py]\ndirect: {env: [./my.env]}\n")
     assert spoken("replay", "latest")["environ"]["MY_TOKEN"] == "of-the-file-1"

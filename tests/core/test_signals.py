@@ -155,7 +155,7 @@ def test_a_worker_that_ignores_signals_is_killed_after_the_grace_period(start: S
 @pytest.mark.parametrize(
     ("how", "said"),
     [
-        ("slow", "did not end within 1 s and were killed; give them longer: --grace-period 60\n"),
+        ("slow", "did not end within 1 s and were killed; give them longer: `direct --grace-period 60`\n"),
         ("fails", "the ranks ended without saving; the end of their logs says why\n"),
         ("saves", ""),
     ],
@@ -225,8 +225,11 @@ def test_a_worker_that_exits_with_0_after_a_signal_was_interrupted(
     assert metadata(project / "output" / "save")["status"] == "interrupted"
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGUSR1, 138), (signal.SIGUSR2, 140)])
-def test_a_warning_that_srun_sends_to_every_process_of_a_step_leaves_the_worker_time_to_save(
+@pytest.mark.parametrize(
+    ("number", "code"),
+    [(signal.SIGUSR1, 138), (signal.SIGUSR2, 140), (signal.SIGTERM, 143), (signal.SIGINT, 130)],
+)
+def test_of_a_signal_to_every_process_of_a_step_the_worker_saves_and_the_hooks_hear_the_end(
     start: Start, project: Path, number: int, code: int
 ) -> None:
     (project / "primus.yaml").write_text("plugins: [./my_tasks.py, ./listens.py]\n")
@@ -235,7 +238,9 @@ def test_a_warning_that_srun_sends_to_every_process_of_a_step_leaves_the_worker_
     process = start("--", "save")
     for pid in (*descendants(process.pid), process.pid):
         os.kill(pid, number)
-    assert ended(process)[0] == code
+    ended_with, stderr = ended(process)
+    assert ended_with == code
+    assert "get no further events" not in stderr
     assert (project / "saved").exists()
     assert (project / "heard").read_text().splitlines()[-1] == f"after_run interrupted {code}"
 

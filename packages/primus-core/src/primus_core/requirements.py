@@ -8,9 +8,10 @@ from collections.abc import Iterable, Mapping
 
 from primus_core.plan.plan import Plan, Requirement
 from primus_machine.errors import MachineError, Mistakes
+from primus_machine.host import HostRoot
+from primus_machine.system_info import memory_bytes
 
 __all__ = ["absent_files", "check", "check_plan", "is_here", "missing"]
-
 
 _LACKS = {
     "module": "Python module '{}' not found",
@@ -19,7 +20,9 @@ _LACKS = {
     "folder": "folder '{}' is not writable",
     "login": "{} is enabled, but no login for it was found",
     "gpu": "no GPU was found on this machine{}",
+    "memory": "this machine has less than {} of memory",
 }
+_OF_LAUNCH = ("module", "command", "gpu", "memory")
 _GPU_FILES = ("/dev/kfd", "/dev/nvidiactl", "/dev/dxg")
 """No program reaches a GPU of AMD or NVIDIA without one of them, whatever the rest of the system shows of it."""
 
@@ -56,7 +59,7 @@ def check_plan(plan: Plan, environ: Mapping[str, str], *, installed: bool) -> No
         mistakes.add(unwritable(plan.place.directory, _why_not(plan.place.directory)))
     mistakes.refuse()
     if installed:
-        check((one for one in plan.requires if one.kind in ("module", "command", "gpu")), plan.environ(environ))
+        check((one for one in plan.requires if one.kind in _OF_LAUNCH), plan.environ(environ))
 
 
 def _why_not(folder: str) -> OSError:
@@ -83,13 +86,15 @@ def is_here(needed: Requirement, environ: Mapping[str, str]) -> bool:
         return _can_be_written_in(needed.name)
     if needed.kind == "login":
         return _is_logged_in(environ)
-    if needed.kind == "gpu":
-        return any(map(os.path.exists, _GPU_FILES))
+    if needed.kind in ("gpu", "memory"):
+        enough = not 0 < memory_bytes(HostRoot()) < float((needed.name or "0").split()[0]) * 1e9
+        return enough and (needed.kind == "memory" or any(map(os.path.exists, _GPU_FILES)))
     if needed.kind == "command":
         import shutil
 
         return shutil.which(needed.name, path=environ.get("PATH")) is not None
-    return _is_importable(needed.name) or _is_below(needed.name, environ.get("PYTHONPATH", "").split(os.pathsep))
+    below = [*filter(None, environ.get("PYTHONPATH", "").split(os.pathsep))]  # in a saved run's, which this one lacks
+    return _is_importable(needed.name) or _is_in(needed.name, below)
 
 
 def _is_logged_in(environ: Mapping[str, str]) -> bool:
@@ -127,11 +132,6 @@ def _is_importable(module: str) -> bool:
     except ValueError:  # no name of a module, or one that is no package's
         return False
     return spec is not None and (not below or _is_in(module, list(spec.submodule_search_locations or ()), top))
-
-
-def _is_below(module: str, folders: list[str]) -> bool:
-    """Whether a module lies in folders that this process does not know: those of a saved run's PYTHONPATH."""
-    return _is_in(module, [folder for folder in folders if folder])
 
 
 def _is_in(module: str, folders: list[str], package: str = "") -> bool:

@@ -8,7 +8,7 @@ from primus_machine.facts import Facts
 from primus_machine.gpus.devices import Gpu
 from primus_machine.host import HostRoot
 
-__all__ = ["describe"]
+__all__ = ["describe", "memory_bytes"]
 
 _BEGINNING = 4096
 """Enough of `/proc/cpuinfo` for its first CPU: the whole of it takes milliseconds on a large machine."""
@@ -25,7 +25,7 @@ def describe(facts: Facts) -> dict[str, Any]:
         "os": _os(host),
         "cpu_model": _after(host.text("/proc/cpuinfo", _BEGINNING) or "", "model name", ":"),
         "cpu_count": facts.cpu_count,
-        "memory_bytes": _memory(host),
+        "memory_bytes": memory_bytes(host),
         "numa_cpus": {str(node): cpus for node, cpus in facts.numa_cpus.items()},
         "gpu_model": facts.gpu_model,
         "physical_gpus": facts.physical_gpus,
@@ -47,7 +47,8 @@ def _os(host: HostRoot) -> str:
     return _after(host.text("/etc/os-release") or "", "PRETTY_NAME", "=").strip("\"'")
 
 
-def _memory(host: HostRoot) -> int:
+def memory_bytes(host: HostRoot) -> int:
+    """The machine's memory; 0: it is not known."""
     words = _after(host.text("/proc/meminfo", _FIRST_LINE) or "", "MemTotal", ":").split()
     return int(words[0]) * 1024 if words and words[0].isdecimal() else 0
 

@@ -31,7 +31,7 @@ _DIVIDED = {
 _TENSOR = ("tensor", "tensor_sequence", "autoregressive")
 """The axes that divide heads."""
 _NOTHING: Mapping[str, int] = MappingProxyType({})
-_HOW_MANY = "GPUS_PER_NODE; NNODES, Slurm's -N; `config`: --gpus-per-node, --nodes"
+_HOW_MANY = "GPUS_PER_NODE, or more nodes; `config`: --gpus-per-node, --nodes"
 _OWN_RULES = ("logical_axis_rules", "custom_mesh_and_rule", "global_parameter_scale")
 
 

@@ -226,7 +226,7 @@ class Earlier:
             return
         name = os.path.basename(self.running)
         if not changes(self.running, start):
-            raise self.runs_already("this launch would start a second run with the same settings from the first step")
+            raise self.runs_already("this launch would start the same training a second time, from the first step")
         self.notes.append(f"does not continue {name}: it may still be running")
 
     def tell_of_a_fresh_start(self) -> None:

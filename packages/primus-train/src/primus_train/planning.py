@@ -15,7 +15,7 @@ from primus_core.plan.plan import BACKEND_CONFIG, EXPERIMENT, PlannedFile, Requi
 from primus_core.plugins.contracts import TaskCall, TaskPlan
 from primus_core.request import former
 from primus_machine.errors import expect
-from primus_train import continuation, modes, profiling, secret_settings
+from primus_train import continuation, host_memory, modes, profiling, secret_settings
 from primus_train.backend import Backend, BackendCall, BackendPlan, load_backend, missing_backend
 from primus_train.failed_loads import FailedLoads
 from primus_train.read_variables import ReadVariables
@@ -314,7 +314,7 @@ class Planning:
             prepare=planned.prepare,
             environment=planned.environment + given + self.environ.variables(),
             files=_files(experiment, module, settings.data, planned),
-            requires=planned.requires,
+            requires=(*planned.requires, *host_memory.required(planned.config, self.call.distributed.nnodes)),
             config=planned.config,
             notes=planned.notes,
             next_steps=() if ("exp_name",) in self.command_line.marks else (f"exp_name={another}",),

@@ -41,7 +41,6 @@ _ALIKE = 0.75
 """How alike a word must be to one of another tool: `torchrun` is no misspelt `rerun`."""
 _VERY_ALIKE = 0.8
 """So much alike are a word of the hints and a slip of it: `login` is none of `log`."""
-_SHORT = 3
 _TRAINS, _RUNS = "`train pretrain` trains", "`run` starts a Python file on every rank"
 
 
@@ -65,7 +64,6 @@ def hints() -> tuple[Hint, ...]:
     return tuple(Hint(**{**row, "words": tuple(row["words"])}) for row in rows)
 
 
-_DASHES = ("--", "-", "–", "—")
 _SWITCHES = {"--dry-run", "--debug", *word_set("of_docker")}
 
 
@@ -259,7 +257,7 @@ def _misspelt(what: str, near: str, rest: Sequence[str], known: Known) -> Reques
 
 def _near(known: Collection[str], head: str) -> str:
     """The word that `head` misspells or abbreviates; empty: there is none, or several."""
-    longer = [word for word in known if len(head) >= _SHORT and word.startswith(head)]
+    longer = [word for word in known if len(head) > 2 and word.startswith(head)]
     return longer[0] if len(longer) == 1 else nearest(head, known, _ALIKE)
 
 
@@ -338,7 +336,7 @@ def _misplaced_dashes(words: Sequence[str], known: Known, refused: PrimusError) 
     """The answer to a `--` in another place than before a task, or to another dash for it; None: they are not wrong."""
     end = words.index("run") if "run" in words else len(words)  # a program may have its own
     own = words[end + 1 + (words[end + 1 : end + 2] == ["--"]) :]  # of `direct run -- FILE`
-    bare = [*(word for word in words[:end] if word not in _DASHES), *words[end : end + 1], *own]
+    bare = [*(word for word in words[:end] if word not in ("--", "-", "–", "—")), *words[end : end + 1], *own]
     dashed = with_dashes(bare, known)
     dashed = [a for a, b in pairwise([*dashed, ""]) if (a, b) != ("pretrain", "--")]  # `pretrain train`
     whole = [*known.front, *with_stage(dashed)]

@@ -89,10 +89,13 @@ def _own_pipes() -> tuple[int, int]:
 
 
 def _end_with(supervisor: int) -> None:
-    """Leave nothing behind: at the end, at SIGTERM, and when the supervisor dies, which is a SIGTERM from then on."""
+    """Leave nothing behind: at the end, at SIGHUP, and when the supervisor dies, which is a SIGTERM from then on."""
     processes.become_subreaper()
     atexit.register(processes.end_all, _LEFTOVER_GRACE_S)  # registered first: runs behind what the plugin registers
-    signal.signal(signal.SIGTERM, _terminated)
+    signal.signal(signal.SIGHUP, _terminated)
+    # Slurm sends what ends a step to each of its processes; hooks hear of that end all the same.
+    signal.signal(signal.SIGTERM, lambda *_: os.getppid() == supervisor or _terminated())
+    signal.signal(signal.SIGINT, lambda *_: None)
     processes.end_with_parent()
     if os.getppid() != supervisor:  # it died before the line above
         os._exit(0)

@@ -240,7 +240,7 @@ class HookProcess:
 
     def terminate(self) -> None:
         """Ask it to end, what it has started included."""
-        _send(self.pid, signal.SIGTERM)
+        _send(self.pid, signal.SIGHUP)
 
     def has_ended(self) -> bool:
         """Whether it has ended, as requested; then it is removed."""

@@ -45,8 +45,8 @@ def describe_missed(plan: Plan, *, killed: bool, hurried: bool = False) -> str:
     if hurried:
         why = f"a further Ctrl-C killed the ranks at once; after the first signal they have {grace:g} s to save"
     elif killed:
-        more = f"--grace-period {max(60, round(grace * _LONGER))}"
-        why = f"the ranks did not end within {grace:g} s and were killed; give them longer: {more}"
+        why = f"the ranks did not end within {grace:g} s and were killed; give them longer: "
+        why += f"`direct --grace-period {max(60, round(grace * _LONGER))}`"
     else:
         why = "the ranks ended without saving; the end of their logs says why"
     left = f"the newest is of step {told.newest}" if told.newest else "there is none"

@@ -113,10 +113,10 @@ class Requirement(NamedTuple):
     """Something that must be here before anything starts; missing, it is exit code 3 with `fix`.
 
     A folder is one to write in: it need not be there, if it can be made. A login is to a service that asks for one.
-    A GPU is any; its name is empty.
+    A GPU is any; its name is empty. Memory is that of the machine, and its name so much: `25.5 GB`.
     """
 
-    kind: Literal["module", "command", "file", "folder", "login", "gpu"]
+    kind: Literal["module", "command", "file", "folder", "login", "gpu", "memory"]
     name: str
     fix: str
 

@@ -71,6 +71,7 @@ def compared(plan: Plan, facts: Facts, replay: Replay, around: Sequence[str] = (
         rows.append(Row("note", "hardware", "nodes", "known", f"not before {around[0]} has chosen them"))
     if not replay.saved.code.get("root"):
         del sizes["code"]
+        rows = [row for row in rows if row.category != "code"]
         rows.append(Row("note", "code", "in no git repository", "not recorded", "not compared"))
     for category, size in sizes.items():
         equal.append(_counted(category, all(d.category != category for d in differences), size))
@@ -190,7 +191,7 @@ def check(found: Report, replay: Replay, switches: argparse.Namespace) -> int | 
         why = "\n".join(f"{row.name}: {row.before} then, here {row.after}" for row in found.blocking)
         may_start = all(row.category == "hardware" for row in found.blocking)
         homes = (home_of("backends", row.name) for row in found.blocking if row.category == "backend")
-        secrets = " ".join(row.name for row in found.blocking if row.category == "secret")
+        secrets = " ".join(f"{row.name}=..." for row in found.blocking if row.category == "secret")
         fix = (f"export {secrets}" if secrets else "replay it elsewhere") + ", or start it with --force" * may_start
         fix += "".join(f"\nor install it here: {how_to_install(home)}" for home in homes if home)
         raise MachineError("this cannot be the same run", why=why, fix=fix)

@@ -119,7 +119,8 @@ def _refuse_mixtures(document: Document, given: dict[str, Any]) -> None:
         instead = " and ".join(dict.fromkeys(f"data.{_source_of(name)}" for name in wrong))
         without = " ".join(f"data.{name}=null" for name in wrong)
         gone = " ".join(f"data.{name}=null" for name in given if name == sources[0] or name in others["input"])
-        fix = f"remove it: {without}\nor set {instead}, without data.{sources[0]}"
+        more = " and data.tokenizer_model" if instead == "data.input" and "tokenizer_model" not in given else ""
+        fix = f"remove it: {without}\nor set {instead}{more}, without data.{sources[0]}"
         fix += f": {gone}" if instead == "data.input" else ""
         raise ConfigError(what, where=document.where((wrong[0],)), fix=fix)
     for name in wrong:

@@ -123,7 +123,9 @@ def _add_machine(parser: Parser) -> None:
     group.add_argument(
         "--assume-host", metavar="FILE", default="", help="use a machine captured by `primus env capture`"
     )
-    group.add_argument("--gpu", metavar="MODEL", default="", help="use machines with GPUs of this model")
+    group.add_argument(
+        "--gpu", metavar="MODEL", default="", help="use machines with GPUs of this model; none: this one, without a GPU"
+    )
     group.add_argument("--gpus-per-node", type=_count, metavar="N", help="number of GPUs per machine (default: 8)")
     group.add_argument(
         "-N",

@@ -63,6 +63,8 @@ _OUTPUT = ("-o", "--output", "--out")
 """What people type where they want a file; the output is redirected."""
 _SOME_GPU = "MI300X"
 """Stands for the GPUs of machines that nobody named."""
+_NO_GPU = "none"
+"""Instead of a model: this machine, without a GPU."""
 
 
 class _Row(NamedTuple):
@@ -264,6 +266,8 @@ def assume_machine(path: str, args: argparse.Namespace) -> tuple[Facts, str]:
             found = catalogue.extended(path, facts.environ)
     template = found[-1] if found else None
     model = args.gpu or (template.gpu if template else "")
+    if model == _NO_GPU:
+        model, facts = "", facts._replace(gpus=())
     nodes = args.nodes or (template.nodes if template else None)
     count = args.gpus_per_node or (GPUS_PER_NODE if model else None)
     environ = {name: value for name, value in facts.environ.items() if not (model and name in VISIBLE)}

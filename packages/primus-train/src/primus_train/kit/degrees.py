@@ -11,7 +11,7 @@ __all__ = ["OTHER_RANKS", "either", "narrow", "passes"]
 
 T = TypeVar("T")
 
-OTHER_RANKS = "start another number of ranks (GPUS_PER_NODE; NNODES, Slurm's -N; `config`: --gpus-per-node, --nodes)"
+OTHER_RANKS = "start another number of ranks (GPUS_PER_NODE, or more nodes; `config`: --gpus-per-node, --nodes)"
 
 
 def passes(check: Callable[[T], None], layout: T) -> bool:

@@ -383,7 +383,7 @@ def test_prepared_data_are_read_where_they_are(resolve: Resolve, tmp_path: Path)
         ("{train_data_path: a, cache: c}", "'data.cache' does not go with 'data.train_data_path'"),
         (
             "{text: python-stdlib, split: '98,2'}",
-            "data.split=null\n       or set data.input, without data.text: data.text=null",
+            "data.split=null\n       or set data.input and data.tokenizer_model, without data.text: data.text=null",
         ),
         ("{train_data_path: a.bin}", "'data.train_data_path' names 'a.bin'"),
         ("{train_data_path: [0, a, 1, b]}", "gives 'a' the weight 0"),

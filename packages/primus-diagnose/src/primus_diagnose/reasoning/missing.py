@@ -46,8 +46,9 @@ def _to_collect(gathered: Gathered, absent: list[int], names: set[str]) -> Itera
 
 def _is_of_scheduler(one: Source) -> bool:
     """Whether it begins as what a scheduler says of a job."""
-    with suppress(OSError, EOFError, zlib.error):
-        return bool(_STATES.match(next((block for _, block in blocks(one)), b"")))
+    if one.rank is None:  # of ranks, there may be thousands
+        with suppress(OSError, EOFError, zlib.error):
+            return bool(_STATES.match(next((block for _, block in blocks(one)), b"")))
     return False
 
 

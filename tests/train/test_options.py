@@ -194,7 +194,11 @@ def test_what_is_proposed_takes_the_value_and_is_no_other_name(tmp_path: Path) -
     found = examine(document, options, framework="acme", others=[str(others)]).mistakes.found
     assert [(error.fix, error.meant) for error in found] == [
         ("set training.share, which is a share of the steps", None),
-        ("did you mean 'debug'?", None),
+        (
+            "did you mean 'debug'?\n"
+            "its value is wrong, too: 'debug' takes true or false: 'bfloat16' is str; write true or false",
+            None,
+        ),
         ("remove it", None),
         ("did you mean 'lr_decay_iters'?", "lr_decay_iters"),
     ]

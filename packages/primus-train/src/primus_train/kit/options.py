@@ -163,8 +163,12 @@ class _Walk(NamedTuple):
         single = f"did you mean '{meant[0]}'?" if len(meant) == 1 else ""
         fix = single or (f"set one of {', '.join(meant)}" if meant else former.instead("train", str(path[-1])))
         why = "" if single else known
-        option = self.options.get(meant[0]) if single and options else None
-        is_one = option and (option.type == "bool" or not is_alone(where)) and _fits(option, value)
+        option = self.options.get(meant[0]) if single else None
+        wrong = _refused(option, value) if option else None
+        if wrong and value is not None:
+            more = "; ".join(filter(None, (wrong.why, wrong.fix)))
+            fix += f"\nits value is wrong, too: {wrong.what}; {more}"
+        is_one = option and options and (option.type == "bool" or not is_alone(where)) and not wrong
         right = f"{'--' * options[0].startswith('--')}{meant[0]}" if is_one else None
         return ConfigError(what, where=where, why=why, fix=fix or "remove it", options=options, meant=right), set(meant)
 
@@ -217,15 +221,15 @@ class _Walk(NamedTuple):
         return found[0] if prefix and len(found) == 1 else ""
 
 
-def _fits(option: Option, value: Any) -> bool:
-    """Whether a value that was given to another name, in sections or not, is one for this setting."""
+def _refused(option: Option, value: Any) -> PrimusError | None:
+    """Return why a value that was given to another name, in sections or not, is none for this setting."""
     while isinstance(value, Mapping) and len(value) == 1 and option.type != "dict":
         [value] = value.values()
     try:
         _typed(option, value, "")
-    except PrimusError:
-        return False
-    return True
+    except PrimusError as error:
+        return error
+    return None
 
 
 def _differ_little(word: str, near: str) -> bool:

@@ -227,6 +227,7 @@ def test_a_config_key_may_hold_a_secret(key: str) -> None:
         "text_key",
         "key",
         "eos_token",
+        "fim_eod_token",
         "pad-token",
         "moe_token_dispatcher_type",
         "num_tokens",

@@ -66,6 +66,7 @@ _TEXT_TOKENS = frozenset(
         *("EOS", "BOS", "PAD", "UNK", "MASK", "SEP", "CLS", "STOP", "START", "END", "IMAGE", "VIDEO", "AUDIO", "PER"),
         *("MAX", "MIN", "NUM", "TOTAL", "BATCH", "SEQ", "SPECIAL", "ADDED", "PROMPT", "THINK", "IGNORE"),
         *("NEXT", "PREVIOUS", "FIRST", "LAST", "EACH", "UNKNOWN", "UNEXPECTED", "PREDICTED", "GENERATED", "VOCAB"),
+        *("EOD", "FIM"),
     }
 )
 # Several tokens are mostly pieces of text, too (TRAIN_TOKENS), unless somebody hands them out.

@@ -240,7 +240,7 @@ def test_a_proposed_command_that_would_be_refused_is_not_shown(capsys: pytest.Ca
 @pytest.mark.torch
 def test_options_of_torchrun_that_nothing_here_is_are_named(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["torchrun", "--monitor-interval=5", "--role", "x", "train.py"]) == 2
-    assert "no such option: --monitor-interval=5, --role\n" in capsys.readouterr().err
+    assert "left out: --monitor-interval=5, --role\n" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("word", ["stpo", "slop", "stopp", "kil", "cancle"])
@@ -276,6 +276,10 @@ def test_flags_that_are_required_are_shown_with_an_example(
     words: str, whole: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert told(words.split(), capsys) == f"primus {whole}"
+
+
+def test_a_file_is_no_misspelt_word_of_other_tools(capsys: pytest.CaptureFixture[str]) -> None:
+    assert told(["direct", "--", "job.sh"], capsys).startswith("see `primus --help`")
 
 
 def test_the_words_of_torchrun_have_an_answer(capsys: pytest.CaptureFixture[str]) -> None:

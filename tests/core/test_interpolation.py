@@ -65,6 +65,12 @@ def test_an_unset_variable_is_refused_with_its_place_and_what_to_do() -> None:
     assert caught.value.fix == "export DATA_DIR=..., or give a default: ${DATA_DIR:value}"
 
 
+def test_no_default_is_proposed_for_a_secret() -> None:
+    with pytest.raises(ConfigError) as caught:
+        interpolate("${MY_SERVICE_TOKEN}", {}, "x.yaml:7")
+    assert caught.value.fix == "export MY_SERVICE_TOKEN=..."
+
+
 def test_a_default_that_is_not_needed_may_name_unset_variables() -> None:
     assert interpolate("${A:${NOT_SET}}", {"A": "1"}) == "1"
 

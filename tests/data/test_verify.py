@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from tests.conftest import Run
 from tests.data.prepared import as_json, data, head_of, poke, tokenizer, write
 
-from primus_core.errors import RequestError, SeveralErrors
+from primus_core.errors import PrimusError, RequestError, SeveralErrors
+from primus_data import worker
 from primus_data.indexed.streams import Streams, pieces
 from primus_data.indexed.writer import IndexedWriter
 
@@ -198,11 +199,30 @@ def test_what_contradicts_fast_is_refused_at_once(prefix: str) -> None:
         data("verify", prefix, "--max-duplicates", "120%")
 
 
+def test_in_a_run_findings_are_what_failed_and_valid_data_are_not(
+    prefix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("PRIMUS_RUN_DIR", str(tmp_path))
+    with pytest.raises(PrimusError) as failed:
+        worker.main(["verify", prefix, "--vocab-size", "50", "--eod", "49"])
+    assert (failed.value.what, failed.value.exit_code) == ("data verify: 2 findings in x", 1)
+    assert failed.value.fix
+    assert "4 tokens are outside the vocabulary (0 to 49)" in capsys.readouterr().out
+    assert worker.main(["verify", prefix, "--vocab-size", "51"]) == 0
+    monkeypatch.delenv("PRIMUS_RUN_DIR")
+    assert worker.main(["verify", prefix, "--vocab-size", "50"]) == 1
+
+
 @pytest.mark.full
 def test_the_task_ends_with_the_code_of_its_findings(prefix: str, primus: Run) -> None:
     done = primus("direct", "--", "data", "verify", prefix, "--vocab-size", "50")
     assert done.returncode == 1, done.stderr
     assert "4 tokens are outside the vocabulary (0 to 49)" in done.stdout
+    assert f"data verify: 1 finding in {prefix}" in done.stderr
+    assert "SystemExit" not in done.stderr
+    assert "diagnosis" not in done.stderr
+    alone = primus("data", "verify", prefix, "--vocab-size", "50")
+    assert (alone.returncode, alone.stderr) == (1, "")
     assert primus("data", "verify", f"{prefix}-other").returncode == 3
 
 

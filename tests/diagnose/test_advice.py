@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 import sys
@@ -29,6 +30,12 @@ def advised(signature: str, *, framework: str = "torchtitan", line: str = "", **
     hit = Hit(signature, line, groups=one.groups(match) if match else {}, time=1.0)
     figures = Figures(**{"framework": framework, "hyperparameters": FIGURES, **fields})
     return list(advise(made(one, hit), one.remedies, figures, HostRoot()))
+
+
+def write_metrics(directory: Path, rows: list[dict[str, Any]]) -> None:
+    """The lines of a run of 100 steps."""
+    lines = [json.dumps({"steps": 100, "loss": 1.0, **row}) + "\n" for row in rows]
+    (directory / "metrics.jsonl").write_text("".join(lines))
 
 
 def test_every_remedy_of_a_signature_exists() -> None:
@@ -158,6 +165,7 @@ def test_a_hang_of_a_single_rank_has_no_flight_recorder(ranks: int | None, is_ad
         ("-N2", 6, "primus slurm sbatch --signal=B:USR1@300"),
         ("--signal=B:USR1@20", 6, "raise `--grace-period`"),
         ("--signal", 7, ""),
+        ("-N2", 7, ""),
     ],
 )
 def test_a_command_that_asks_for_a_signal_is_not_told_to(word: str, saved: int, told: str, tmp_path: Path) -> None:
@@ -165,7 +173,7 @@ def test_a_command_that_asks_for_a_signal_is_not_told_to(word: str, saved: int, 
     record = RunRecord(command=("primus", "slurm", "sbatch", word), last_step=7)
     found = " ".join(one.action for one in advised("sched.time_limit", record=record, directory=str(tmp_path)))
     assert told in found
-    assert bool(found) == bool(told)
+    assert ("signal" in found) == bool(told)
 
 
 @pytest.mark.parametrize(
@@ -281,9 +289,60 @@ def test_a_damaged_checkpoint_is_passed_over_and_none_is_to_be_removed(tmp_path:
     assert advised("ckpt.mismatch", directory=str(tmp_path)) == []
 
 
-def test_the_time_that_the_rest_takes() -> None:
-    [found, _] = advised("sched.time_limit", record=RunRecord(last_step=20, started=1000.0, ended=1600.0))
-    assert "20 of 100 steps; the rest takes about 40 min" in found.action
+@pytest.mark.parametrize(
+    ("first", "every", "saved", "told"),
+    [
+        (1, 1, 15, "it made 20 of 100 steps; from the checkpoint of step 15, the rest takes about 14 min 40 s, with"),
+        (1, 1, None, "it made 20 of 100 steps; there is no checkpoint, and all of them take about 17 min 10 s, with"),
+        (16, 2, 15, "from the checkpoint of step 15, the rest takes about 14 min 40 s"),
+        (20, 1, 20, "from the checkpoint of step 20, the rest takes about 13 min 50 s"),
+    ],
+)
+def test_the_time_that_the_rest_takes_is_that_of_the_steps_of_this_run_and_of_its_start(
+    first: int, every: int, saved: int | None, told: str, tmp_path: Path
+) -> None:
+    """Ten seconds a step, after a start of 30 s. An earlier job of the run has a line, too."""
+    if saved is not None:
+        (tmp_path / f"checkpoints/step-{saved}").mkdir(parents=True)
+    times = ((step, 1030.0 + 10 * (step - first)) for step in range(first, 21, every))
+    rows = [{"step": step, "time": time, "step_time_s": 10.0} for step, time in times]
+    write_metrics(tmp_path, [{"step": 9, "time": 10.0}, *rows])
+    record = RunRecord(last_step=20, started=1000.0, ended=9000.0)
+    [found, *_] = advised("sched.time_limit", record=record, directory=str(tmp_path))
+    assert told in found.action
+    assert ("which continues it" in found.action) == (saved is not None)
+
+
+@pytest.mark.parametrize("rows", [[], [{"step": 20}], [{"step": 20, "time": 900.0}], [{"step": 20, "time": 1100.0,
+                                  "step_time_s": None}]])  # fmt: skip
+def test_without_times_in_the_metrics_nothing_is_said_of_the_time(rows: list[dict[str, Any]], tmp_path: Path) -> None:
+    write_metrics(tmp_path, rows)
+    record = RunRecord(last_step=20, started=1000.0, ended=1600.0)
+    [found, _] = advised("sched.time_limit", record=record, directory=str(tmp_path))
+    assert found.action == "start it again with time enough: it made 20 of 100 steps"
+
+
+def test_no_time_is_reckoned_of_more_steps_than_anybody_makes(tmp_path: Path) -> None:
+    write_metrics(tmp_path, [{"step": 20, "time": 1100.0, "step_time_s": 1.0}])
+    record, figures = RunRecord(last_step=20, started=1000.0, ended=1600.0), {"steps": 10**400}
+    found = advised("sched.time_limit", record=record, directory=str(tmp_path), hyperparameters=figures)
+    assert not any("steps" in one.action for one in found)
+
+
+@pytest.mark.parametrize("word", ["-N2", "--signal=B:USR1@20"])
+def test_a_job_that_ended_before_the_first_step_needs_more_time_and_no_checkpoint(word: str, tmp_path: Path) -> None:
+    record = RunRecord(command=("primus", "slurm", "sbatch", word), started=1000.0, ended=1060.0)
+    [found] = advised("sched.time_limit", record=record, directory=str(tmp_path))
+    assert found.action == "the job ended before the first step: give it more time (`-t` of Slurm)"
+    [found] = advised("sched.time_limit", framework="", record=record, directory=str(tmp_path))
+    assert found.action == "the job ended before it was done: give it more time (`-t` of Slurm)"
+
+
+def test_a_run_that_was_killed_has_made_the_steps_of_its_lines(tmp_path: Path) -> None:
+    write_metrics(tmp_path, [{"step": 19}, {"step": 20}])
+    [found, signal] = advised("sched.time_limit", directory=str(tmp_path))
+    assert "it made 20 of 100 steps" in found.action
+    assert "save a checkpoint before the end" in signal.action
 
 
 def test_a_damaged_plan_gives_no_figures(tmp_path: Path) -> None:

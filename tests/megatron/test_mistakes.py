@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -104,6 +105,17 @@ def test_a_look_at_an_experiment_for_gpus_is_told_to_name_them_too(
     assert main(["config", "show", "exp.yaml", "--resolved", "--gpu", "MI300X", *words]) == 0, "it is not refused there"
     assert main(["config", "validate", "exp.yaml", words[0]]) == 2
     assert "--gpu" not in capsys.readouterr().err, "there, the batch could not be divided"
+
+
+def test_a_size_of_the_model_that_overrides_say_is_shown_as_from_there(
+    asker: Asker, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (asker.folder / "exp.yaml").write_text(GOOD.replace("overrides:\n", "overrides:\n      num_layers: 2\n"))
+    assert main(["config", "show", "exp.yaml", "--resolved", "--json", "num_attention_heads=8"]) == 0
+    rows = json.loads(capsys.readouterr().out)
+    assert rows["model.num_layers"] == rows["num_layers"] == {"value": 2, "origin": "exp.yaml:7"}
+    assert rows["model.num_attention_heads"] == {"value": 8, "origin": "command line: num_attention_heads=8"}
+    assert rows["model.hidden_size"] == {"value": 64, "origin": "exp.yaml:5"}
 
 
 def test_a_layout_for_more_nodes_is_judged_on_so_many_and_says_why(

@@ -20,6 +20,11 @@ from primus_core.errors import ConfigError, MachineError
 from primus_core.requirements import missing
 from primus_megatron.backend import MEGATRON
 from primus_megatron.checkpoints import CheckpointWatch, newest_whole
+from primus_megatron.installation import Installation
+from primus_megatron.requirements import modules
+from primus_megatron.schema import load, shipped
+from primus_megatron.settings import Settings
+from primus_train import profiling
 from primus_train.backend import BackendPlan
 from primus_train.profiling import ProfiledSteps
 from primus_train.testing import BackendConformance
@@ -58,10 +63,14 @@ def refused(resolve: Resolve, ranks: int = 1, gpus: int = 0, **changes: Any) -> 
         ({"vocab_size": None}, "'vocab_size' is not set"),
         ({"world_size": 2}, "cannot be set in an experiment"),
         ({"mock_data": None}, "there is no training data"),
-        ({"train_data_path": "a"}, "both set the training data"),
+        ({"train_data_path": "a"}, "keep one: mock_data=false, or train_data_path=null"),
         (
             {"train_data_path": "a", "mock_data": None, "data": {"text": "python-stdlib", "vocab_size": 512}},
             "to train on train_data_path: data.text=null data.vocab_size=null",
+        ),
+        (
+            {"train_data_path": "a", "split": "9,1", "data": {"text": "python-stdlib", "vocab_size": 512}},
+            "to train on data.text: train_data_path=null mock_data=null split=null vocab_size=null",
         ),
         ({"mock_data": None, "train_data_path": "3 web.bin 1 books"}, "write web"),
         ({"mock_data": None, "train_data_path": "corpus.jsonl"}, "train_data_path=null data.input="),
@@ -132,6 +141,23 @@ def test_a_tensor_parallelism_is_proposed_that_model_and_ranks_allow(
     assert f"set tensor_model_parallel_size to {proposed}" in said
     for size in map(int, re.findall(r"\d+", proposed.partition(";")[0])):
         resolve(tiny(**changes, tensor_model_parallel_size=size), ranks=ranks)
+
+
+@pytest.mark.parametrize(
+    ("ranks", "sizes", "proposed"),
+    [
+        (1, (2, 2), "set tensor_model_parallel_size and pipeline_model_parallel_size to 1, or start another number"),
+        (1, (1, 2), "set pipeline_model_parallel_size to 1, or start another number"),
+        (2, (2, 4), "set tensor_model_parallel_size to 1 or 2, and make their product a divisor of 2, or start"),
+        (3, (1, 2), "make their product a divisor of 3, or start another number"),
+    ],
+)
+def test_sizes_are_proposed_that_divide_the_ranks(
+    resolve: Resolve, ranks: int, sizes: tuple[int, int], proposed: str
+) -> None:
+    names = ("tensor_model_parallel_size", "pipeline_model_parallel_size")
+    said = refused(resolve, ranks=ranks, global_batch_size=12, **dict(zip(names, sizes, strict=True)))
+    assert f"fix: {proposed}" in said
 
 
 def test_where_no_size_makes_the_batch_another_number_of_ranks_is_proposed(resolve: Resolve) -> None:
@@ -223,6 +249,40 @@ def test_tensorboard_and_wandb_are_in_the_run_directory(resolve: Resolve, tmp_pa
     assert "WANDB" not in " ".join(offline.notes)
 
 
+@pytest.mark.parametrize(
+    ("changes", "fix"),
+    [
+        ({"disable_tensorboard": False}, ", or set disable_tensorboard: true"),
+        ({"tensorboard_dir": "there", "disable_tensorboard": True}, ", or set tensorboard_dir: null"),
+        (
+            {"tensorboard_dir": "there", "disable_tensorboard": False},
+            ", or set tensorboard_dir: null and disable_tensorboard: true",
+        ),
+        ({"wandb_project": "mine"}, ", which Weights & Biases needs; or set disable_wandb: true"),
+        (
+            {"wandb_project": "mine", "disable_tensorboard": False},
+            ", which Weights & Biases needs; or set disable_wandb: true and disable_tensorboard: true",
+        ),
+        (
+            {"profile": True, "use_pytorch_profiler": True, "disable_tensorboard": False},
+            ", which writes the trace; or set profile: false and disable_tensorboard: true",
+        ),
+    ],
+)
+def test_without_tensorboard_it_is_said_what_trains_without_it(
+    resolve: Resolve, changes: dict[str, Any], fix: str
+) -> None:
+    [need] = [need for need in resolve(tiny(**changes)).requires if need.name == "tensorboard"]
+    assert need.fix == f"pip install tensorboard{fix}"
+
+
+def test_without_tensorboard_that_profile_needs_nothing_else_is_proposed() -> None:
+    asked = profiling.settings("megatron", MEGATRON.profiling, ProfiledSteps(3, 4), "/run")
+    settings = Settings(asked, load(list(shipped().values())[-1]))
+    [need] = [need for need in modules(settings, Installation("", known=False)) if need.name == "tensorboard"]
+    assert need.fix == "pip install tensorboard, which writes the trace; or leave out --profile"
+
+
 def test_a_checkpoint_of_another_model_or_layout_is_not_continued_by_itself(resolve: Resolve, tmp_path: Path) -> None:
     run = tmp_path / "earlier"
     folder = run / "checkpoints/iter_0000002"
@@ -290,6 +350,18 @@ def test_a_checkpoint_that_was_finished_just_before_a_kill_is_whole_and_told_of(
     watch.look()
     assert told == [4]
     assert (tmp_path / "iter_0000004/primus_sizes.json").exists()
+
+
+def test_a_checkpoint_that_is_written_again_in_its_folder_is_whole(tmp_path: Path) -> None:
+    """Its list of sizes was one of the files that the new list named: with the size of the old one."""
+    (tmp_path / "iter_0000004").mkdir()
+    for text in ("x", "longer"):
+        (tmp_path / "iter_0000004/x.distcp").write_text(text)
+        watch = CheckpointWatch(str(tmp_path), lambda *_: None)
+        watch.changed_ns = 0
+        (tmp_path / "latest_checkpointed_iteration.txt").write_text("4")
+        watch.look()
+        assert newest_whole(str(tmp_path)) == (4, ())
 
 
 def test_what_chooses_kernels_of_amds_primus_is_said_and_changes_nothing(resolve: Resolve) -> None:

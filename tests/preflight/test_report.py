@@ -15,6 +15,7 @@ from tests.preflight.test_cluster import DRIVER, GEMM, healthy, node, plant
 
 from primus_preflight.checks.check import LACKING
 from primus_preflight.checks.findings import Finding
+from primus_preflight.checks.thresholds import fix_of
 from primus_preflight.verdict import node_report
 from primus_preflight.verdict.cluster import Cluster, Expected, expected, judge
 from primus_preflight.verdict.node_report import NodeReport
@@ -58,6 +59,11 @@ class Page(HTMLParser):
 def page(cluster: Cluster) -> Page:
     """The report, parsed."""
     return Page(as_html(cluster))
+
+
+def test_the_fix_of_a_clock_names_what_to_install() -> None:
+    fix = fix_of("host.clock")
+    assert fix.startswith("install chrony, then `systemctl enable --now chronyd` (the unit is `chrony` on Debian")
 
 
 def test_a_fix_for_several_nodes_names_all_of_them() -> None:

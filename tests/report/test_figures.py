@@ -21,7 +21,9 @@ from primus_report.figures.attempts import Held
 from primus_report.figures.figure import percentile
 from primus_report.figures.goodput import shares
 from primus_report.figures.records import Events
+from primus_report.figures.report import Report
 from primus_report.figures.run import RunReport, read
+from primus_report.writers.forms import of_runs
 
 
 def report(directory: Path, price: float | None = None) -> RunReport:
@@ -76,6 +78,27 @@ def test_goodput_of_a_run_without_faults(tmp_path: Path) -> None:
     found = report(make(tmp_path, lines(1, 40, 21), metadata={"ended": STARTED + 80}))
     assert values(found)["goodput"] == 40 / 80
     assert {part.cause: part.seconds for part in found.time if part.seconds} == {"useful": 40, "start": 20, "end": 20}
+
+
+def test_without_step_times_it_is_not_known_where_the_time_went(tmp_path: Path) -> None:
+    rows = [{"step": n, "steps": 40, "loss": 1.0, "time": STARTED + 20 + n} for n in range(1, 41)]
+    found = report(make(tmp_path, rows, metadata={"ended": STARTED + 80}))
+    assert (found.figures["goodput"].value, found.time) == (None, ())
+    assert found.figures["goodput"].why == "no line of metrics.jsonl has step_time_s"
+    assert values(found)["wall_s"] == 80
+    text = of_runs(Report((found,), differences.between([]), time=0.0))[".md"]()
+    assert "Not recorded: no line of metrics.jsonl has step\\_time\\_s." in text
+
+
+@pytest.mark.parametrize(
+    ("count", "step_time", "other"), [(40, 1.02, 0), (40, 1.03, -1.2), (400, 1.015, 0), (400, 1.03, -12)]
+)
+def test_steps_that_add_up_to_a_little_more_than_the_wall_time_were_rounded(
+    count: int, step_time: float, other: float, tmp_path: Path
+) -> None:
+    rows = lines(1, count, 1, step_time_s=step_time)
+    found = report(make(tmp_path, rows, metadata={"ended": STARTED + count}))
+    assert {part.cause: part.seconds for part in found.time}["other"] == pytest.approx(other)
 
 
 def test_goodput_and_lost_time_of_three_attempts_are_as_counted_by_hand(tmp_path: Path) -> None:

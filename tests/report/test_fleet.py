@@ -13,7 +13,9 @@ from tests.conftest import Run
 from tests.report.runs import CPU, STARTED, add_lines, lines, make, three_attempts
 from tests.report.test_command import HOSTILE, shown
 
+from primus_machine.host import HostRoot
 from primus_report.figures.failures import _cause
+from primus_report.figures.fleet import read
 
 DAY = 86_400
 
@@ -104,11 +106,19 @@ def test_five_hundred_runs(primus: Run, tmp_path: Path) -> None:
     assert shown(tmp_path / "fleet.html").count("_2026_11_21_101526</td>") == 500
 
 
+def test_a_run_without_step_times_has_no_goodput_and_does_not_lower_that_of_others(tmp_path: Path) -> None:
+    make(tmp_path, lines(1, 40, 21), name="a_2026_11_21_101520", metadata={"ended": STARTED + 80})
+    make(tmp_path, lines(1, 40, 21, step_time_s=None), name="b_2026_11_21_101521", metadata={"ended": STARTED + 80})
+    found = read(str(tmp_path), HostRoot())
+    assert {run.name: run.goodput for run in found.runs} == {"a_2026_11_21_101520": 0.5, "b_2026_11_21_101521": None}
+    assert found.figures["goodput"].value == 0.5
+
+
 @pytest.mark.full
 def test_an_empty_workspace_and_strange_runs_have_a_report(primus: Run, tmp_path: Path) -> None:
     folder = tmp_path / "output"
     folder.mkdir()
-    assert fleet(primus)["figures"]["goodput"]["why"] == "no run of the workspace logged a step"
+    assert fleet(primus)["figures"]["goodput"]["why"] == "no run of the workspace logged a step with its time"
     (folder / "empty_2026_11_21_101526").mkdir()
     run = failed(folder, "x_2026_11_21_101526", HOSTILE, node=HOSTILE, model=HOSTILE)
     (run / "diagnosis.json").write_text('{"cause": {"title": "' + "</script>" + '", "nodes": [1], "first": 7}}')

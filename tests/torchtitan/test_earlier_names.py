@@ -133,7 +133,19 @@ def test_a_whole_file_is_adopted_as_an_experiment() -> None:
     assert experiment is not None
     assert experiment["exp_name"] == "Llama_3_8B_training"
     assert experiment["workspace"] == "./outputs"
-    assert experiment["modules"]["pre_trainer"]["overrides"] == document
+    del document["job"]["dump_folder"], document["job"]["description"]
+    assert experiment["modules"]["pre_trainer"]["overrides"] == {key: value for key, value in document.items() if value}
+
+
+def test_no_note_denies_the_effect_of_a_folder_and_a_description() -> None:
+    def denied(settings: dict[str, Any]) -> int:
+        return sum("'job." in note for note in translate(Document(settings))[1])
+
+    document = tomllib.loads((EXAMPLES / "llama3_8b.toml").read_text())
+    experiment = TORCHTITAN.adopt(document)
+    assert experiment is not None
+    assert denied(experiment["modules"]["pre_trainer"]["overrides"]) == 0
+    assert denied(document) == 2, "among the overrides of an experiment they have none"
 
 
 def test_an_experiment_of_primus_is_not_adopted() -> None:

@@ -201,9 +201,9 @@ def test_another_login_does_not_count(asker: Asker) -> None:
 @pytest.mark.full
 def test_null_is_written_in_three_ways(asker: Asker) -> None:
     for word in ("None", "null", "~"):
-        refused_alike(asker, Mistake("'hf_assets_path' cannot be empty", words=f"hf_assets_path={word}"))
-        change = ("overrides:", f"overrides:\n      hf_assets_path: {word}")
-        refused_alike(asker, Mistake("exp.yaml:8: 'hf_assets_path' cannot be empty", change))
+        refused_alike(asker, Mistake("'training.steps' cannot be empty", words=f"training.steps={word}"))
+        change = ("overrides:", f"overrides:\n      metrics.log_freq: {word}")
+        refused_alike(asker, Mistake("exp.yaml:8: 'metrics.log_freq' cannot be empty", change))
 
 
 def test_by_a_variable_that_is_not_set_nothing_else_is_judged(asker: Asker) -> None:

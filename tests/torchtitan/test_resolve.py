@@ -75,6 +75,7 @@ def test_the_config_of_a_plan_is_json(resolve: Resolve) -> None:
         ("checkpoint: {folder: ''}", "is empty"),
         ("dataloader: {dataset: c4_tset}", "did you mean 'c4_test'?"),
         ("dataloader: {dataset: c4}", "both set the training data"),
+        ("training: {mock_data: true}", "keep one of them; to train on `data`: training.mock_data=false"),
         ("dump_folder: /tmp/x", "set `workspace:`"),
         ("parallelism: {pipeline_parallel_schedule: 1F1C}", "did you mean '1F1B'?"),
         ("parallelism: {expert_parallel_degree: 2}", "a model without experts"),
@@ -152,6 +153,22 @@ def test_a_tensor_parallelism_is_proposed_that_heads_and_ranks_allow(
     assert f"set parallelism.tensor_parallel_degree to {proposed}" in refused(resolve, text, ranks=ranks)
     for degree in re.findall(r"\d+", proposed.partition(";")[0]):
         resolve(re.sub(r"tensor_parallel_degree: \d", f"tensor_parallel_degree: {degree}", text), ranks=ranks)
+
+
+@pytest.mark.parametrize(
+    ("ranks", "degrees", "proposed"),
+    [
+        (1, "tensor_parallel_degree: 2, pipeline_parallel_degree: 2", "set {tensor} and {pipeline} to 1, or start"),
+        (1, "pipeline_parallel_degree: 2", "set {pipeline} to 1, or start another number"),
+        (2, "tensor_parallel_degree: 4, pipeline_parallel_degree: 4", "set {tensor} to 1 or 2, and make their product"),
+        (3, "pipeline_parallel_degree: 2", "make their product 3, or start another number"),
+    ],
+)
+def test_degrees_are_proposed_that_divide_the_ranks(resolve: Resolve, ranks: int, degrees: str, proposed: str) -> None:
+    model = BASE.replace("n_heads: 4, n_kv_heads: 2", "n_heads: 8, n_kv_heads: 8")
+    said = refused(resolve, f"{model}parallelism: {{{degrees}}}\nloss: {{kind: cross_entropy}}", ranks=ranks)
+    names = {name: f"parallelism.{name}_parallel_degree" for name in ("tensor", "pipeline")}
+    assert f"fix: {proposed.format(**names)}" in said
 
 
 @pytest.mark.parametrize(

@@ -33,6 +33,18 @@ def test_it_trains_and_leaves_what_a_run_leaves(whole: Whole) -> None:
     assert "next" in result.stderr
 
 
+def test_another_name_is_not_proposed_where_it_would_continue_from_a_folder_that_runs_share(
+    primus: Run, tmp_path: Path
+) -> None:
+    def proposed(*settings: str) -> list[str]:
+        words = ("direct", "--dry-run", "--json", "--", "train", "pretrain", "--config", str(CONFIG), *settings)
+        found: list[str] = json.loads(primus(*words, cwd=tmp_path).stdout)["next_steps"]
+        return found
+
+    assert proposed() == ["exp_name=mine"]
+    assert proposed(f"checkpoint.folder={tmp_path}/shared") == []
+
+
 @pytest.mark.full
 def test_the_readme_shows_what_a_run_prints(whole: Whole) -> None:
     """The same lines in the same order, but for numbers; Primus's own are on stderr, those of the ranks on stdout."""

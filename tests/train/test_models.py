@@ -155,6 +155,17 @@ def test_files_of_models_are_seen_in_a_container(
     assert any(word.startswith(f"type=bind,source={path}") for word in words), words
 
 
+@pytest.mark.parametrize("action", ["show", "check"])
+def test_an_experiment_is_no_file_of_models(primus: Run, tmp_path: Path, action: str) -> None:
+    (tmp_path / "my exp.yaml").write_text("work_group: us\nmodules:\n  pre_trainer: {framework: megatron}\n")
+    refused = primus("models", action, "my exp.yaml")
+    assert refused.returncode == 2
+    assert refused.stderr.splitlines() == [
+        "primus: error: my exp.yaml:2: this is an experiment, and no file of models",
+        "  fix: primus config show 'my exp.yaml' --resolved",
+    ]
+
+
 def test_a_file_with_two_models_does_not_say_which(primus: Run, mine: Path) -> None:
     mine.write_text(MINE + MINE.partition("\n")[2].replace("mine_1B", "other_1B"))
     refused = primus("models", "show", "mine.yaml")

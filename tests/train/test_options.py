@@ -192,13 +192,10 @@ def test_what_is_proposed_takes_the_value_and_is_no_other_name(tmp_path: Path) -
     }
     document = Document(typed, {(): "x.yaml", **marks})
     found = examine(document, options, framework="acme", others=[str(others)]).mistakes.found
+    wrong = "its value is wrong, too: 'debug' takes true or false: 'bfloat16' is str; write true or false"
     assert [(error.fix, error.meant) for error in found] == [
         ("set training.share, which is a share of the steps", None),
-        (
-            "did you mean 'debug'?\n"
-            "its value is wrong, too: 'debug' takes true or false: 'bfloat16' is str; write true or false",
-            None,
-        ),
+        (f"did you mean 'debug'?\n{wrong}", None),
         ("remove it", None),
         ("did you mean 'lr_decay_iters'?", "lr_decay_iters"),
     ]

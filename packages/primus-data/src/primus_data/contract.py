@@ -50,5 +50,5 @@ class Action(Protocol):
         """Do it; the exit code.
 
         Raises:
-            PrimusError: it cannot be done.
+            PrimusError: it cannot be done; or it was done in a run, and what it found is a failure of the run.
         """

@@ -30,7 +30,7 @@ ANSWERS = {
     "waiting": "the run was submitted, and its job has recorded nothing: it waits in the queue, or ended before Primus "
     "began (`primus runs show RUN` tells which; then the scheduler's own log of the job says more)",
     "running": "the run is running: it has not failed. If its ranks hang, nobody ends them unless it was started with "
-    "`primus direct --hang-timeout 10m -- ...`, which also says where each rank is; `primus stop RUN` ends it",
+    "`direct --hang-timeout 10m`, which also says where each rank is; `primus stop RUN` ends it",
     "unfinished": "the run has recorded no end: it is still running elsewhere, it was killed together with Primus, or "
     "nobody watched it (`primus runs show RUN` tells which)",
     "interrupted": "a signal ended the run (Ctrl-C, `primus stop`, its scheduler), and nothing failed before",

@@ -61,7 +61,6 @@ def _value(name: str, default: str | None, environ: Mapping[str, str], where: st
     if name in environ:
         return f"${{{name}}}" if is_secret_name(name) else environ[name]
     if default is None:
-        raise ConfigError(
-            f"${{{name}}} is not set", where=where, fix=f"export {name}=..., or give a default: ${{{name}:value}}"
-        )
+        fix = f"export {name}=..." + ("" if is_secret_name(name) else f", or give a default: ${{{name}:value}}")
+        raise ConfigError(f"${{{name}}} is not set", where=where, fix=fix)
     return interpolate(default, environ, where)

@@ -52,7 +52,7 @@ def main() -> None:
         check_shared(_folder())
     _quieten()
     found = steps(_folder())
-    if made_before(found[-1] + 1 if found else None, resolved["settings"]["steps"], _folder()):
+    if made_before(found[-1] + 1 if found and saves else None, resolved["settings"]["steps"], _folder()):
         return
     told = resolved["settings"].get("enable_tensorboard")
     # MaxText counts from 0: the step before the next one.

@@ -139,5 +139,5 @@ class CheckpointWatch:
 
 
 def _sizes(folder: str) -> dict[str, int]:
-    paths = (os.path.join(place, name) for place, _, names in os.walk(folder) for name in names)
+    paths = (os.path.join(place, name) for place, _, names in os.walk(folder) for name in names if name != SIZES)
     return {os.path.relpath(path, folder): os.path.getsize(path) for path in sorted(paths)}

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass, replace
 
 from primus_megatron.settings import Settings
-from primus_train.kit.degrees import OTHER_RANKS, either, narrow, passes
+from primus_train.kit.degrees import OTHER_RANKS, either, narrow, ones, passes
 from primus_train.overrides import is_typed
 
 __all__ = ["Layout", "check_layout"]
@@ -114,6 +114,9 @@ def _size(settings: Settings, name: str) -> int:
 def _other_sizes(settings: Settings, layout: Layout, world: int) -> str:
     """Propose what the model, ranks, sequences, batch and experts allow at once."""
     product = f"make their product a divisor of {world}, or {OTHER_RANKS}"
+    if layout.pipeline * layout.context > world == 1:
+        sizes = {name: settings[name] for name in (_TENSOR, _PIPELINE, _CONTEXT)}
+        return ones(sizes, fit=not _unfit(settings, layout.tensor))
     if layout.tensor == 1:
         return product
     most = math.gcd(_size(settings, "num_attention_heads"), _size(settings, "ffn_hidden_size")) or world
@@ -122,7 +125,7 @@ def _other_sizes(settings: Settings, layout: Layout, world: int) -> str:
     made = [replace(one, data=world // one.world_size) for one in possible if not world % one.world_size]
     others = [one for one in possible if world % one.world_size]
     if not made:
-        return f"set {_TENSOR} to {either(one.tensor for one in possible)}, and {product}"
+        return f"set {_TENSOR} to {either(one.tensor for one in possible if not world % one.tensor)}, and {product}"
     if others and not any(passes(lambda x: _check_batch(settings, x), one) for one in made):
         return f"set {_TENSOR} to {either(one.tensor for one in possible)}, and {OTHER_RANKS}"
     made = narrow(made, lambda one: _check_batch(settings, one))

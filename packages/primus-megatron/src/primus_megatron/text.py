@@ -51,15 +51,15 @@ def apply_text(text: Text | Raw, settings: Settings, call: BackendCall) -> tuple
     """
     is_raw = isinstance(text, Raw)
     same: dict[str, Any] = {"mock_data": False} | ({} if isinstance(text, Raw) else {"vocab_size": text.vocab_size})
-    for name in (*_TAKEN, *(() if is_raw else (*_TOKENIZER, "vocab_size"))):
-        if name in settings and not (name in same and settings[name] == same[name]):
-            what = f"'{name}' and '{'data.input' if is_raw else 'data.text'}' both set the training data"
-            fix = "keep one of them"
-            if name == "split":  # it is no data
-                fix = "remove it: split=null"
-            elif name in _TAKEN:
-                fix += f"; to train on {name}: {_without(text, name, call)}"
-            raise settings.error(name, what, fix=fix)
+    taken = (*_TAKEN, *(() if is_raw else (*_TOKENIZER, "vocab_size")))
+    twice = [one for one in taken if one in settings and not (one in same and settings[one] == same[one])]
+    if twice:
+        name, source = twice[0], "data.input" if is_raw else "data.text"
+        fix = "keep one of them" + (f"; to train on {name}: {_without(text, name, call)}" if name in _TAKEN else "")
+        fix += f"\nto train on {source}: {' '.join(f'{one}=null' for one in twice)}"
+        if name == "split":  # it is no data
+            fix = "remove it: split=null"
+        raise settings.error(name, f"'{name}' and '{source}' both set the training data", fix=fix)
     if isinstance(text, Raw):
         _read_raw(text, settings, call)
     else:
@@ -115,7 +115,8 @@ def data_files(settings: Settings, cwd: str, *, known: bool) -> list[Requirement
             fix="set train_data_path (or data_path) to .bin/.idx files, `data.text`, or mock_data: true",
         )
     if given and settings["mock_data"]:
-        raise settings.error("mock_data", f"'mock_data' and '{given[0]}' both set the training data", fix="keep one")
+        fix = f"keep one: mock_data=false, or {' '.join(f'{one}=null' for one in given)}"
+        raise settings.error("mock_data", f"'mock_data' and '{given[0]}' both set the training data", fix=fix)
     found: list[Requirement] = []
     for name in given:
         found += _whole_files(settings, name, cwd) if name in _FILES else _prefixes(settings, name, cwd, known=known)

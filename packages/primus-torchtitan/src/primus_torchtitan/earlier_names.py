@@ -35,7 +35,8 @@ def adopt(document: Mapping[str, Any]) -> dict[str, Any] | None:
     """An experiment from a whole TorchTitan 0.2 file, or None if `document` is not one.
 
     Its sections become `modules.pre_trainer.overrides` as they stand, key for key, so that the kernel can keep their
-    places; `translate` gives them today's names afterwards. `job.dump_folder` becomes the workspace.
+    places; `translate` gives them today's names afterwards. `job.dump_folder` becomes the workspace, and
+    `job.description` the experiment's name: they are no settings any more.
     """
     known = _SECTIONS & {name for name, value in document.items() if isinstance(value, Mapping)}
     if "modules" in document or len(known) < 2:
@@ -45,8 +46,17 @@ def adopt(document: Mapping[str, Any]) -> dict[str, Any] | None:
         "user_name": "torchtitan",
         "exp_name": _experiment_name(document),
         "workspace": at(document, ("job", "dump_folder")) or "./outputs",
-        "modules": {"pre_trainer": {"framework": "torchtitan", "overrides": dict(document)}},
+        "modules": {"pre_trainer": {"framework": "torchtitan", "overrides": _without_job(document)}},
     }
+
+
+def _without_job(document: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the sections without what the experiment itself has of `job`."""
+    job = document.get("job")
+    if not isinstance(job, Mapping):
+        return dict(document)
+    kept = {key: value for key, value in job.items() if not (value and key in ("dump_folder", "description"))}
+    return {key: kept if key == "job" else value for key, value in document.items() if key != "job" or kept}
 
 
 def _experiment_name(document: Mapping[str, Any]) -> str:

@@ -9,7 +9,7 @@ from typing import Any, Self
 
 from primus_core.errors import suggestion
 from primus_torchtitan.settings import Settings
-from primus_train.kit.degrees import OTHER_RANKS, either, narrow, passes
+from primus_train.kit.degrees import OTHER_RANKS, either, narrow, ones, passes
 
 __all__ = ["Layout", "check_layout", "metrics_rank"]
 
@@ -126,6 +126,8 @@ def _unmade(settings: Settings, world_size: int) -> str:
 def _other_degrees(settings: Settings, layout: Layout, facts: Mapping[str, Any], world_size: int | None) -> str:
     """Propose what heads, ranks, sequences, batch and experts allow at once."""
     product = f"make their product {world_size}, or {OTHER_RANKS}"
+    if world_size == 1 and not _made(settings, 1, 1):
+        return ones({name: settings[name] for name in _DEGREES.values()}, fit=_is_possible(layout, facts, None))
     if layout.tensor == 1:
         return product
     shared = math.gcd(*(facts[name] for name in _HEADS if facts.get(name))) or world_size or 1
@@ -136,7 +138,8 @@ def _other_degrees(settings: Settings, layout: Layout, facts: Mapping[str, Any],
     made = [one for one in (_made(settings, world_size, one.tensor) for one in possible) if one]
     others = [one for one in possible if not _made(settings, world_size, one.tensor)]
     if not made:
-        return f"set {_DEGREES['tensor']} to {either(one.tensor for one in possible)}, and {product}"
+        fit = either(one.tensor for one in possible if not world_size % one.tensor)
+        return f"set {_DEGREES['tensor']} to {fit}, and {product}"
     if others and not any(passes(lambda x: _check_batch(settings, x), one) for one in made):
         return f"set {_DEGREES['tensor']} to {either(one.tensor for one in possible)}, and {OTHER_RANKS}"
     made = narrow(made, lambda one: _check_batch(settings, one))

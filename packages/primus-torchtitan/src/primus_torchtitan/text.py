@@ -72,7 +72,8 @@ class Data:
         is_text = isinstance(self.corpus, Text)
         if settings["training.mock_data"]:
             what = "'training.mock_data' and the section `data` both set the training data"
-            raise settings.error("training.mock_data", what, fix="keep one of them")
+            fix = "keep one of them; to train on `data`: training.mock_data=false"
+            raise settings.error("training.mock_data", what, fix=fix)
         twice = [name for name in (*TAKEN, *(("hf_assets_path",) if is_text else ())) if name in settings]
         for name in twice:
             what = f"'{name}' and the section `data` both set the training data"

@@ -308,6 +308,8 @@ class Planning:
         given: tuple[Variable, ...],
     ) -> TaskPlan:
         another = "mine" if experiment.exp_name != "mine" else "mine-2"
+        # In a folder that runs share, a run of another name would continue from this one's checkpoint.
+        shares = (planned.config.get("on_replay") or {}).get("folders")
         return TaskPlan(
             place=place,
             worker=planned.worker,
@@ -317,7 +319,7 @@ class Planning:
             requires=(*planned.requires, *host_memory.required(planned.config, self.call.distributed.nnodes)),
             config=planned.config,
             notes=planned.notes,
-            next_steps=() if ("exp_name",) in self.command_line.marks else (f"exp_name={another}",),
+            next_steps=() if shares or ("exp_name",) in self.command_line.marks else (f"exp_name={another}",),
             metrics_rank=planned.metrics_rank,
             framework=experiment.modules[module].framework,
             model=_label(experiment.modules[module].model, settings.data.get("model")),

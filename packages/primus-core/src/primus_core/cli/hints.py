@@ -270,7 +270,7 @@ def _as_task(what: str, head: str, rest: Sequence[str], known: Known) -> Request
         why = "the task `run` starts a Python file on every rank; GPUS_PER_NODE=N sets the number of ranks per node"
         launching = former.launching([head, *rest])
         options, lost = former.of_direct(launching[1:])
-        why += f"; left out, `primus direct` has no such option: {', '.join(lost)}" if lost else ""
+        why += f"; left out: {', '.join(lost)}" if lost else ""
         variables = former.launcher_variables(launching)
         fix = f"{variables}{_command(['direct', *options], as_run_task([head, *rest]), known)}"
         return RequestError(what, why=why, fix=fix, kind="" if variables else _COMMAND)
@@ -293,7 +293,7 @@ def _hint(word: str) -> Hint | None:
 
 def _misspelt_hint(head: str) -> Hint | None:  # `push` is no slip of `gpus`, nor `requeue` of `queue`
     slips = [word for hint in hints() if not hint.ends for word in hint.words if word[:1] == head[:1]]
-    return _hint(nearest(head, slips, _VERY_ALIKE))
+    return None if "." in head else _hint(nearest(head, slips, _VERY_ALIKE))
 
 
 def _forgotten_dashes(words: Sequence[str], known: Known, refused: PrimusError) -> RequestError | None:

@@ -5,13 +5,20 @@ from __future__ import annotations
 import argparse
 import shutil
 import sys
+from typing import TYPE_CHECKING
 
+from primus_core.errors import PrimusError
 from primus_core.plan.plan import Requirement
 from primus_core.request.arguments import Parser, size
 from primus_data.actions import arguments
 from primus_data.contract import Here
 from primus_machine.errors import Mistakes, RequestError
 from primus_machine.files import plain_json
+from primus_machine.text import printable
+from primus_machine.units import counted
+
+if TYPE_CHECKING:
+    from primus_data.verification.findings import Report
 
 __all__ = ["ACTION"]
 
@@ -74,7 +81,18 @@ examples:
         width = min(shutil.get_terminal_size().columns, _WIDEST)
         shown = plain_json.dumps(found.to_dict(), indent=1) + "\n" if args.json else view.text(found, width)
         sys.stdout.write(shown)
+        if found.findings and here.run_dir:
+            sys.stdout.flush()
+            raise _verdict(found)
         return 1 if found.findings else 0
+
+
+def _verdict(found: Report) -> PrimusError:
+    """What the run's record says of findings: the run did what it was asked for, and no log has another cause."""
+    return PrimusError(
+        f"data verify: {counted(len(found.findings), 'finding')} in {printable(found.prefix)}",
+        fix="the run's log has each finding; prepare these data again, or name the tokenizer that prepared them",
+    )
 
 
 ACTION = _Verify()

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 from primus_core.errors import nearest
 from primus_core.outcome.continuing import restart_words
+from primus_diagnose.advice import pace
 from primus_diagnose.advice.figures import Figures
 from primus_diagnose.verdict import Advice, Finding
 from primus_machine.files import plain_json
@@ -238,35 +239,45 @@ def rendezvous(_: Finding, figures: Figures, __: HostRoot) -> Iterator[Advice]:
 
 def time_limit(_: Finding, figures: Figures, host: HostRoot) -> Iterator[Advice]:
     """How much time the rest of the steps takes, and how to save before the end."""
-    yield from _rest(figures)
-    run = figures.record
-    if not any(word.partition("=")[0] == "--signal" for word in run.command):
+    last, saved = pace.reached(figures), _last_saved(figures, host)
+    if last is None:
+        before = "before the first step" if figures.framework else "before it was done"
+        yield Advice(f"the job ended {before}: give it more time (`-t` of Slurm)")
+        return
+    yield from _rest(figures, last, saved)
+    if last <= saved:
+        return
+    if not any(word.partition("=")[0] == "--signal" for word in figures.record.command):
         yield Advice(
             "save a checkpoint before the end: let Slurm send a signal some minutes before (`primus slurm sbatch "
             "--signal=B:USR1@300`, `primus slurm srun --signal=USR1@300`), and start it again"
         )
-    elif run.last_step is None or run.last_step > _last_saved(figures.directory, host):
+    else:
         yield Advice(
             "the command has `--signal` already, and there is no checkpoint of the last step: the save needs more "
             "time. Let Slurm send the signal earlier, and raise `--grace-period`"
         )
 
 
-def _last_saved(run: str, host: HostRoot) -> int:
-    """Return the step of the last checkpoint; -1: there is none."""
-    names = _checkpoints(run, host)
+def _last_saved(figures: Figures, host: HostRoot) -> int:
+    """Return the step of the last checkpoint, of the run or of the one that it continues; -1: there is none."""
+    runs = (figures.directory, str(figures.known("continues") or ""))
+    names = next(filter(None, (_checkpoints(run, host) for run in runs)), None)
     return int(re.findall(r"\d+", names[-1])[0]) if names else -1
 
 
-def _rest(figures: Figures) -> Iterator[Advice]:
+def _rest(figures: Figures, last: int, saved: int) -> Iterator[Advice]:
     """Say how much time the steps take that are left."""
-    run, steps = figures.record, figures.number("steps")
-    if run.last_step is None or steps is None or run.started is None or run.ended is None:
+    steps = plain_json.number(figures.number("steps"))
+    if steps is None or not 0 < last < steps:
         return
-    if 0 < run.last_step < steps:
-        rest = (run.ended - run.started) / run.last_step * (steps - run.last_step)
-        text = f"it made {run.last_step} of {steps} steps; the rest takes about {time_span(rest)}"
-        yield Advice(f"start it again, which continues it, with time enough: {text}")
+    again, rest = "start it again, which continues it,", f"from the checkpoint of step {saved}, the rest takes"
+    if saved < 0:
+        again, rest = "start it again", "there is no checkpoint, and all of them take"
+    known = pace.of_run(figures)
+    time = known and time_span(known.start_s + known.step_s * max(steps - max(saved, 0), 0))
+    takes = f"; {rest} about {time}, with the start" if time else ""
+    yield Advice(f"{again} with time enough: it made {last} of {steps} steps{takes}")
 
 
 _WEIGHT, _ADAM = 4, 8

@@ -134,7 +134,7 @@ def _figures(runs: Sequence[FleetRun], lost: dict[str, float], price: float | No
     gpu_hours = sum(run.gpu_hours or 0.0 for run in runs)
     trained = sum(lost.values())
     failed = sum(run.status in ("failed", "lost") for run in runs)
-    goodput = unknown("goodput", "share", "no run of the workspace logged a step")
+    goodput = unknown("goodput", "share", "no run of the workspace logged a step with its time")
     if trained:
         goodput = Figure(
             "goodput", lost[USEFUL] / trained, "share", "useful device-hours ÷ device-hours of all runs that trained"

@@ -43,6 +43,9 @@ CAUSES = {
     "other": "other",
 }
 
+_NOISE_S, _NOISE = 1.0, 0.02
+"""Steps that add up to so much more than the wall time, in seconds or as a share of it, were rounded."""
+
 
 @dataclass(frozen=True, slots=True)
 class TimeShare:
@@ -63,7 +66,11 @@ class TimeShare:
 def shares(
     steps: Steps, spans: Sequence[Span], attempts: Sequence[Attempt], held: Held, events: Events, devices: int
 ) -> tuple[TimeShare, ...]:
-    """All parts; together they are the time in which the run held its devices."""
+    """All parts; together they are the time in which the run held its devices. None where no line has `step_time_s`:
+    what was useful is not known.
+    """
+    if steps and not steps.known("step_time_s"):
+        return ()
     whole = attempts or [Attempt(1, held.begin, held.end, 0, None, "")]
     ledger = _Ledger(steps, spans, held, events)
     for index, attempt in enumerate(whole):
@@ -103,7 +110,9 @@ class _Ledger:
     def close(self) -> None:
         """What is left after the last attempt, and what has no place."""
         self._spend("end", self.held.end - self.cursor)
-        self.spent["other"] = self.held.seconds - sum(self.spent.values())
+        rest = self.held.seconds - sum(self.spent.values())
+        noise = max(_NOISE_S, _NOISE * self.held.seconds)
+        self.spent["other"] = 0.0 if -noise <= rest < 0 else rest
 
     def _spend(self, cause: str, seconds: float) -> None:
         self.spent[cause] += max(seconds, 0.0)

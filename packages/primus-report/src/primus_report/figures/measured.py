@@ -129,10 +129,13 @@ def cost(time: Sequence[TimeShare], held: Held | None, identity: Identity, price
             name: unknown(title, unit, "when the run began or ended was not recorded") for name, title, unit in _COST
         }
     hours = held.seconds * identity.gpus / 3600
-    useful = next((part.share for part in time if part.is_useful), 0.0)
+    useful = next((part.share for part in time if part.is_useful), None)
+    good = Figure("goodput", useful, "share", "useful step time ÷ wall time, over all devices")
+    if useful is None:
+        good = unknown("goodput", "share", f"no line of {METRICS} has step_time_s")
     rest = f", {held.queued_s:.0f} s in the queue left out" if held.queued_s else ""
     found = {
-        "goodput": Figure("goodput", useful, "share", "useful step time ÷ wall time, over all devices"),
+        "goodput": good,
         "wall_s": Figure("wall time", held.seconds, "s", f"{held.source}{rest}"),
         "device_hours": Figure("device-hours", held.seconds * identity.devices / 3600, "h", "wall time × devices"),
         "gpu_hours": Figure(

@@ -99,7 +99,7 @@ def _bottlenecks(runs: Sequence[RunReport], called: Sequence[str]) -> Iterator[P
 def _no_bottleneck(run: RunReport) -> str:
     useful = next((part.share for part in run.time if part.is_useful), None)
     if useful is None:
-        return "Not recorded: when the run began or ended is not known."
+        return f"Not recorded: {run.figures['goodput'].why}."
     rest = "" if run.traces.ranks else " What a step consists of was not recorded: train with `--profile STEPS`."
     return f"No figure is beyond its bound: training steps take {share(useful)} of the time.{rest}"
 

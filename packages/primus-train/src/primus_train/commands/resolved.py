@@ -295,9 +295,11 @@ def _rows(found: Resolved) -> _Rows:
     rows = _top(found)
     configured = {dotted(path): (path, value) for path, value in leaves(found.settings.data)}
     settings: Mapping[str, Any] = planned.config.get("settings") or {}
-    for name, (path, value) in configured.items():
-        origin = place_of(found.settings.where(path))
+    for name in configured:
         bare = name.removeprefix("model.")
+        wins = bare in configured and bare in settings  # what stands beside `model` over what is in it
+        path, value = configured[bare if wins else name]
+        origin = place_of(found.settings.where(path))
         now = settings.get(bare, value)
         rows[name] = _Row(now, origin if now == value else f"Primus, from {origin}")
     more = {key for name in configured for key in (name, name.removeprefix("model."))}

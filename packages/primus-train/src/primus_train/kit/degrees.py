@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import TypeVar
 
 from primus_core.errors import Mistakes
 
-__all__ = ["OTHER_RANKS", "either", "narrow", "passes"]
+__all__ = ["OTHER_RANKS", "either", "narrow", "ones", "passes"]
 
 T = TypeVar("T")
 
@@ -31,3 +31,9 @@ def either(degrees: Iterable[int]) -> str:
     """Return `1, 2 or 4`."""
     *before, last = map(str, degrees)
     return f"{', '.join(before)} or {last}" if before else last
+
+
+def ones(degrees: Mapping[str, int], *, fit: bool) -> str:
+    """Return what a single rank leaves of these settings. `fit`: with more ranks, they are possible."""
+    *before, last = (name for name, degree in degrees.items() if degree > 1)
+    return f"set {' and '.join([', '.join(before), last] if before else [last])} to 1" + f", or {OTHER_RANKS}" * fit

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from primus_core import get_logger
-from primus_core.errors import RequestError
+from primus_core.errors import RequestError, TrainingError
 from primus_core.journal import summary
-from primus_core.journal.events import TRAINING_ENDED, Events
+from primus_core.journal.events import TRAINING_ENDED, Events, saved_steps
 from primus_train.kit import worker
 
 __all__ = ["made_before"]
@@ -21,10 +21,17 @@ def made_before(step: int | None, asked: int, folder: str) -> bool:
 
     Raises:
         RequestError: they have made more.
+        TrainingError: another run has made them, and saved in `folder`; training would save over its checkpoint.
     """
     run = str(worker.run_directory())
-    if step is None or not asked or step < asked or not folder.startswith(f"{run}/"):
+    if step is None or not asked or step < asked:
         return False
+    if not (folder.startswith(f"{run}/") or step in saved_steps(run)):
+        raise TrainingError(
+            f"no step is left to make: training should end at step {asked}",
+            why=f"it continues from the checkpoint of step {step} in {folder}, which another run has saved",
+            fix="ask for more steps, or save in another folder",
+        )
     if step > asked:
         raise RequestError(
             f"{run} has a checkpoint of step {step} already, and training should end at step {asked}",

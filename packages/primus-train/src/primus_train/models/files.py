@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Mapping
 from dataclasses import is_dataclass
 from typing import Any, get_args, get_type_hints
@@ -28,6 +29,9 @@ def read(path: str, origin: str) -> tuple[Model, ...]:
         ConfigError: it cannot be read, or something in it is wrong or impossible.
     """
     document = files.read(path, {})
+    if "modules" in document.data:
+        what, fix = "this is an experiment, and no file of models", f"primus config show {shlex.quote(path)} --resolved"
+        raise ConfigError(what, where=document.where(("modules",)), fix=fix)
     _check_keys(document)
     common = _section(document, ("common",))
     family = document.data.get("family", "")

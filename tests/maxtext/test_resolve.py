@@ -165,6 +165,7 @@ LAYOUTS: list[tuple[int, int, int, dict[str, Any], str]] = [
     (0, 1, 3, {"ici_fsdp_parallelism": 2}, "ici_fsdp_parallelism=2, but there are 3 devices"),
     (0, 1, 4, {"ici_fsdp_parallelism": -1, "ici_data_parallelism": -1}, "only one axis of a mesh can be -1"),
     (0, 1, 1, {"ici_fsdp_parallelism": 0}, "-1: the rest"),
+    (0, 1, 1, {"ici_fsdp_parallelism": 2, "ici_tensor_parallelism": 2}, "set ici_tensor_parallelism to 1, and let"),
     (0, 1, 4, {"ici_tensor_parallelism": 4, "ici_fsdp_parallelism": 1}, "'base_num_kv_heads' is 2"),
     (0, 1, 3, {"ici_fsdp_parallelism": -1}, "'base_emb_dim' is 64, divided by fsdp 3"),
     (0, 1, 2, {"ici_tensor_parallelism": 2, "base_mlp_dim": 63}, "'base_mlp_dim' is 63"),

@@ -190,7 +190,8 @@ def _has_own_rules(settings: Settings) -> bool:
 def _other_sizes(settings: Settings, place: Distributed, *, gpu: bool) -> str:
     """Propose what heads, weights, devices and the length of sequences allow at once."""
     name, others = _tensor_setting(settings), f"start another number of devices ({_HOW_MANY})"
-    most = math.gcd(*(_size(settings, one) for one in _shared(settings))) or place.nnodes * place.gpus_per_node
+    count = place.nnodes * place.gpus_per_node
+    most = math.gcd(*(_size(settings, one) for one in _shared(settings))) or count
     product = f"make the product of {', '.join(_TENSOR)} a divisor of {most}"
     if name.startswith("dcn"):
         return product
@@ -202,7 +203,7 @@ def _other_sizes(settings: Settings, place: Distributed, *, gpu: bool) -> str:
     more = [size for size in sizes if size not in made]
     if not made:
         devices = "let the product of all axes be the number of devices"
-        return f"set {name} to {either(more)}, and {devices}, or {others}"
+        return f"set {name} to {either(size for size in more if not count % size)}, and {devices}, or {others}"
     if more and not any(passes(partial(_check_weights, settings), made[size]) for size in fit):
         return f"set {name} to {either(sizes)}, and {others}"
     for check in (_check_weights, _check_experts, _check_length, _check_stages):

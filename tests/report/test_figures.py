@@ -80,6 +80,16 @@ def test_goodput_of_a_run_without_faults(tmp_path: Path) -> None:
     assert {part.cause: part.seconds for part in found.time if part.seconds} == {"useful": 40, "start": 20, "end": 20}
 
 
+def test_a_run_that_trains_nothing_has_no_goodput_and_one_that_fails_before_its_first_step_has_none_of_it(
+    tmp_path: Path,
+) -> None:
+    ended = {"ended": STARTED + 80}
+    found = report(make(tmp_path / "a", metadata={**ended, "framework": "", "task": "bench gemm"}))
+    assert (found.figures["goodput"].value, found.time) == (None, ())
+    found = report(make(tmp_path / "b", metadata={**ended, "framework": "torchtitan"}))
+    assert found.figures["goodput"].value == 0
+
+
 def test_without_step_times_it_is_not_known_where_the_time_went(tmp_path: Path) -> None:
     rows = [{"step": n, "steps": 40, "loss": 1.0, "time": STARTED + 20 + n} for n in range(1, 41)]
     found = report(make(tmp_path, rows, metadata={"ended": STARTED + 80}))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -85,7 +86,10 @@ def test_a_module_that_no_run_of_the_stage_uses_is_named(primus: Run, acme: dict
     planned = primus("direct", "--dry-run", "--", "train", "pretrain", "--config", str(path), env=acme)
     assert said in planned.stdout
     assert json.loads(primus("config", "validate", str(folder), "--json", env=acme).stdout)["with_notes"] == 1
-    assert "\n1 of them with notes, which" in primus("config", "validate", str(folder), env=acme).stdout
+    told = primus("config", "validate", str(folder), env=acme).stdout
+    [command] = re.findall(r"^1 of them with notes, which --json shows; those of one: primus (.*)$", told, re.M)
+    assert command == f"config validate {path} --gpu MI300X"
+    assert f"note: {said}\n" in primus(*command.split(), env=acme).stdout
 
 
 def test_a_gpu_that_nobody_knows_is_no_mistake_of_the_experiments(

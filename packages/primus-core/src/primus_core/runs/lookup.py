@@ -74,7 +74,7 @@ def _unknown(asked: str, workspace: str, base: str) -> RequestError:
     if not names:
         return RequestError(
             f"there is no run '{asked}': no runs in {workspace}",
-            fix="name a path, or set the folder of the runs with --workspace DIR",
+            fix="name its path; `primus runs list --workspace DIR` lists the runs of another folder",
         )
     known = {*names, *filter(None, map(_experiment, names)), LATEST}
     where = "" if workspace in ("output", "./output") else f" --workspace {shlex.quote(workspace)}"

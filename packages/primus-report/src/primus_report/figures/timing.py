@@ -37,5 +37,6 @@ def read(directory: str, status: str, owner: str, now: float) -> Timing:
     begun = sorted({one.started for one in tried} | set(of_run.events.starts))
     found = tuple(spans.split(lines, begun, of_run.events.checkpoints))
     held = attempts.held(of_run, tried, lines.last("time"), status, now)
-    time = goodput.shares(lines, found, tried, held, of_run.events, identity.devices) if held else ()
+    trains = bool(lines or identity.framework)  # a benchmark or a check has no steps that could be useful
+    time = goodput.shares(lines, found, tried, held, of_run.events, identity.devices) if held and trains else ()
     return Timing(identity, of_run, lines, found, tried, held, time)

@@ -6,6 +6,7 @@ import argparse
 import copy
 import os
 import re
+import shlex
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -117,11 +118,15 @@ class _Report:
 
     def counts(self) -> dict[str, int]:
         """Return how many were accepted, with notes that not all have, and refused."""
+        accepted = sum(not one.error for one in self.verdicts)
+        return {"files": len(self.verdicts), "accepted": accepted, "with_notes": len(self.noted()),
+                "refused": len(self.verdicts) - accepted}  # fmt: skip
+
+    def noted(self) -> list[_Verdict]:
+        """Return those that were accepted with notes that not all have."""
         accepted = [one for one in self.verdicts if not one.error]
         of_all = families.notes_of_all(accepted)
-        noted = sum(bool(set(one.notes) - of_all) for one in accepted)
-        return {"files": len(self.verdicts), "accepted": len(accepted), "with_notes": noted,
-                "refused": len(self.verdicts) - len(accepted)}  # fmt: skip
+        return [one for one in accepted if set(one.notes) - of_all]
 
     def to_dict(self) -> dict[str, Any]:
         """Return it as JSON values."""
@@ -135,9 +140,12 @@ class _Report:
     def text(self) -> str:
         """Return the table for people."""
         number = self.counts()
-        noted = number["with_notes"]
         lines = [f"{number['accepted']} of {counted(number['files'], 'experiment')} in {self.folder} are valid"]
-        lines += [f"{noted} of them with notes, which `primus config validate FILE` shows, and --json"] if noted else []
+        for one in self.noted()[:1]:
+            show = (
+                f"primus config validate {shlex.quote(one.file)}{f' --gpu {shlex.quote(one.gpu)}' if one.gpu else ''}"
+            )
+            lines += [f"{number['with_notes']} of them with notes, which --json shows; those of one: {show}"]
         if self.refused:
             lines += [
                 "",
@@ -222,5 +230,7 @@ def _accepted(args: argparse.Namespace, facts: Facts, gpu: str) -> _Verdict:
     ranks = "number of ranks not known" if place.tentative else counted(place.world_size, "rank")
     parts = filter(None, (found.experiment.modules[found.module].framework, f"{ranks} ({on})", layout, tokens))
     absent = requirements.absent_files(whole) if not facts.host.is_here else []
-    notes = (*planned.notes, *(f"{e.what} here; the nodes need it" for e in absent))
+    memory = [one for one in whole.requires if one.kind == "memory" and facts.host.is_here]
+    notes = (*planned.notes, *(f"{e.what} here; the nodes need it" for e in absent),
+             *(f"{e.what}: it does not start here" for e in requirements.missing(memory, {})))  # fmt: skip
     return _Verdict(args.file, gpu, "; ".join(parts), place.nnodes, notes)

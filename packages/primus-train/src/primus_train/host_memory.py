@@ -20,6 +20,6 @@ def required(config: Mapping[str, Any], nodes: int) -> tuple[Requirement, ...]:
         return ()
     has_adam = "adam" in str(known.get("optimizer")).lower()
     needed = known["parameters"] * (_WEIGHT + _ADAM * has_adam) / nodes
-    what = f"its weights{' and optimizer' if has_adam else ''} alone need it on each node"
+    what = f"its weights{' and optimizer' if has_adam else ''} alone need it on each node, in bf16"
     fix = f"use a smaller model, or train on GPUs or more nodes: {what}"
     return (Requirement("memory", f"{needed / 1e9:.1f} GB", fix),)

@@ -21,7 +21,7 @@ def made_before(step: int | None, asked: int, folder: str) -> bool:
 
     Raises:
         RequestError: they have made more.
-        TrainingError: another run has made them, and saved in `folder`; training would save over its checkpoint.
+        TrainingError: this run has no record of saving that checkpoint: training would save over one of another.
     """
     run = str(worker.run_directory())
     if step is None or not asked or step < asked:
@@ -29,7 +29,7 @@ def made_before(step: int | None, asked: int, folder: str) -> bool:
     if not (folder.startswith(f"{run}/") or step in saved_steps(run)):
         raise TrainingError(
             f"no step is left to make: training should end at step {asked}",
-            why=f"it continues from the checkpoint of step {step} in {folder}, which another run has saved",
+            why=f"it continues from the checkpoint of step {step} in {folder}, which it has not recorded as its own",
             fix="ask for more steps, or save in another folder",
         )
     if step > asked:

@@ -282,6 +282,22 @@ def test_a_run_is_found_by_name_by_link_and_as_the_newest(spoken: ScriptOutput, 
     assert len([p for p in (workplace / "output").iterdir() if not p.is_symlink()]) == 7
 
 
+@pytest.mark.parametrize("name", ["latest", "speak", "output/speak"])
+def test_a_launch_that_ended_before_it_began_is_not_what_a_name_means(
+    primus: Run, first: Path, workplace: Path, name: str
+) -> None:
+    """It is what the scheduler has just refused: the next command is the same one, mended."""
+    refused = first.with_name("speak_2099_01_01_000000")
+    refused.mkdir()
+    (refused / "metadata.json").write_text('{"status": "failed", "exit_code": 3}')
+    (workplace / "output/speak").unlink()
+    (workplace / "output/speak").symlink_to(refused.name)
+    shown = primus("replay", name, "--dry-run", cwd=workplace, env={"MY_TOKEN": "again-a-token"})
+    assert shown.returncode == 0, shown.stderr
+    assert f"primus: replays {first.name}: {refused.name} ended before it began, and is passed over\n" in shown.stderr
+    assert f"{refused.name} has no complete snapshot" in primus("replay", refused.name, cwd=workplace).stderr
+
+
 @pytest.mark.full
 def test_a_run_directory_that_was_moved_is_replayed_beside_where_it_is(
     spoken: ScriptOutput, first: Path, tmp_path: Path

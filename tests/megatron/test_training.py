@@ -112,6 +112,12 @@ def test_a_loss_that_is_no_number_ends_the_run(
     assert ("WARNING: the loss of step 3 is nan" in log) == (not settings)
 
 
+def test_the_last_step_is_logged_so_that_no_run_completes_with_a_loss_that_is_no_number(train: Train) -> None:
+    rows, log = train(tiny(lr=1e30, log_interval=10), fails=True)
+    assert [(row["step"], row["loss"]) for row in rows] == [(4, None)]
+    assert "TrainingError: the loss is nan at step 4\n" in log
+
+
 def test_however_two_ranks_share_the_work_they_lose_as_much_as_one(train: Train) -> None:
     train(tiny(train_iters=1, save_interval=1), run="first")
     alone = losses(train(tiny(**FROM_THE_FIRST), run="alone")[0])

@@ -234,6 +234,15 @@ def test_a_loss_that_is_no_number_ends_the_run_as_the_experiment_says(
     assert [event["step"] for event in events if event["event"] == "loss_not_finite"] == bad
 
 
+def test_the_last_step_is_logged_so_that_no_run_completes_with_a_loss_that_is_no_number(
+    train: Callable[..., Any],
+) -> None:
+    text = TINY.replace("lr: 1e-3", "lr: 1e+30").replace("log_freq: 1", "log_freq: 10")
+    rows, log = train(text, fails=True)
+    assert [(row["step"], row["loss"] is None) for row in rows] == [(1, False), (4, True)]
+    assert "TrainingError: the loss is nan at step 4\n" in log
+
+
 def test_ranks_have_the_variables_that_torchrun_sets(tmp_path: Path, clean_environ: dict[str, str]) -> None:
     (tmp_path / "show.py").write_text("import json, os; print(json.dumps(dict(os.environ)))")
     words = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "1", "show.py"]

@@ -379,6 +379,23 @@ def test_a_run_that_is_named_is_the_one_that_continues(
     assert newest(tmp_path) != first
 
 
+@pytest.mark.parametrize("name", ["small", "output/small", "latest"])
+def test_a_launch_that_ended_before_it_began_is_not_what_a_name_means(
+    primus: Run, environ: dict[str, str], tmp_path: Path, name: str
+) -> None:
+    primus(*TRAIN, "steps=3", env=environ, cwd=tmp_path)
+    first, refused = newest(tmp_path), tmp_path / "output/small_2099_01_01_000000"
+    refused.mkdir()
+    (refused / "metadata.json").write_text('{"status": "failed", "exit_code": 3}')
+    (tmp_path / "output/small").unlink()
+    (tmp_path / "output/small").symlink_to(refused.name)
+    for experiment in ("small", "another"):
+        words = ("--continue", name, "steps=5", f"exp_name={experiment}")
+        planned = primus(DRY[0], "--json", *DRY[1:], *words, env=environ, cwd=tmp_path)
+        assert planned.returncode == 0, planned.stderr
+        assert json.loads(planned.stdout)["config"]["start"] == str(first / "saved")
+
+
 def test_a_checkpoint_in_the_place_of_a_run_is_told_from_one(
     primus: Run, environ: dict[str, str], tmp_path: Path
 ) -> None:

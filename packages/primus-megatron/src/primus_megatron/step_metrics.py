@@ -61,7 +61,8 @@ def _install_steps(training: Any, recorder: Recorder, look: Callable[[], None]) 
     def logged(loss: Mapping[str, Any], total: Any, lr: Any, iteration: int, *rest: Any, **kwargs: Any) -> Any:
         with _without_their_line():
             result = theirs(loss, total, lr, iteration, *rest, **kwargs)
-        if iteration % training.get_args().log_interval == 0:
+        args = training.get_args()
+        if iteration % args.log_interval == 0 or iteration == args.train_iters:
             lap = recorder.clock.lap()
             if "lm loss" in loss:  # a rank of the last pipeline stage
                 recorder.log(lap, _step(float(loss["lm loss"]), lr, iteration, grad_norm=rest[3]))

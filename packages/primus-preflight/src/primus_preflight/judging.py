@@ -172,7 +172,9 @@ def _verdict(found: Cluster, folder: str) -> PrimusError:
     """What the run's record says of it: which nodes, and which checks."""
     wrong, listed = ("fail", "failing") if found.failing else ("unknown", "unknown")
     named = [f"{host} ({_listed(_checks(found, host, wrong))})" for host in found.failing or found.unknown]
-    fix = f"the report has a fix for each check; under Slurm, `srun --exclude` takes {folder}/{listed}_nodes.txt"
+    fix = "the report has a fix for each check"
+    if found.passing:
+        fix += f"; under Slurm, `srun --exclude` takes {folder}/{listed}_nodes.txt"
     if found.failing:
         return PrimusError(f"preflight: not fit to train: {_listed(named)}", fix=fix)
     if not found.unknown:

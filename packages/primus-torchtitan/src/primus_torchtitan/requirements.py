@@ -80,7 +80,7 @@ def _files(settings: Settings, call: BackendCall, model: Model) -> list[Requirem
 
 def _download(path: str, named: str, model: str) -> str:
     """How the tokenizer of a model comes into its folder: the command, where the catalogue knows the repository."""
-    or_set = "or set hf_assets_path"
+    or_set = "or set hf_assets_path to a folder that has a tokenizer"
     if os.path.exists(path):  # nothing to be done: spare the catalogue
         return f"restore it, {or_set}"
     if not (repository := _repository(named)):

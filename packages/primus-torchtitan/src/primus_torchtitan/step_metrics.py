@@ -102,9 +102,9 @@ class PrimusMetrics(MetricsProcessor):  # type: ignore[misc]  # as above
         return container
 
     def should_log(self, step: int) -> bool:
-        """Called first in each step."""
+        """Called first in each step. The last one is logged, too: a run whose loss is lost has not completed."""
         self.recorder.clock.step(self.config.tokens_per_step)
-        return bool(super().should_log(step))
+        return bool(super().should_log(step)) or step == self.config.steps
 
 
 @contextmanager

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from primus_core.errors import RequestError
 from primus_core.plan.plan import RunPlace
 from primus_core.request.arguments import Parser
-from primus_core.runs.lookup import LATEST, newest_first, resolve
+from primus_core.runs.lookup import LATEST, begun, meant, resolve
 from primus_core.runs.names import parse_name
 from primus_machine.host import HostRoot
 
@@ -99,19 +99,20 @@ class AskedRun(NamedTuple):
 
     @classmethod
     def _run_named(cls, named: str, place: RunPlace, host: HostRoot) -> str:
-        """Return the directory of the run, which is not the one that starts."""
+        """Return the directory of the run: not the one that starts, nor that of a launch that ended before it began."""
         linked, workspace = LinkedPaths(place, host.cwd()), os.path.dirname(place.directory)
-        if named == LATEST:
-            runs = (os.path.join(workspace, name) for name, _ in newest_first(workspace))
-            named = next((run for run in runs if run != place.directory), named)
-        if named == os.path.basename(place.link) and linked.newest:
-            return linked.newest
         path = os.path.join(host.cwd(), linked.followed(named))
         around = os.path.dirname(os.path.dirname(path))
         if os.path.isdir(path) and parse_name(os.path.basename(around)):
             what = f"{named} is a checkpoint, not a run"
             raise RequestError(what, fix=f"name its run, and its step behind an @: {around}@STEP")
-        return resolve(linked.followed(named), workspace, host)
+        is_own = named == os.path.basename(place.link) and linked.newest
+        found = linked.newest if is_own else resolve(linked.followed(named), workspace, host)
+        runs = meant(named, found)
+        if named != LATEST and found == linked.newest and runs != [found]:
+            runs = [*earlier_runs(place)]
+        runs = [run for run in runs if run != place.directory]
+        return begun(runs, host) or next(iter(runs), found)
 
 
 def earlier_runs(place: RunPlace) -> Iterator[str]:

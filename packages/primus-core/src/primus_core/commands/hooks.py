@@ -12,6 +12,7 @@ from primus_core.hooks.folders import hook_folders
 from primus_core.planning.options import task_parser
 from primus_core.plugins.catalogue import Catalogue
 from primus_core.request.arguments import Parser, parse_segment
+from primus_core.runs.rundir import short
 from primus_machine import facts as machine
 from primus_machine.errors import RequestError, suggestion
 from primus_machine.files import trust
@@ -73,10 +74,10 @@ def run(words: Sequence[str], layer: str) -> int:
     elif rows:
         from tabulate import tabulate
 
-        shown = [(row["kind"], _short(row["runs"], facts.cwd), row["from"]) for row in rows]
+        shown = [(row["kind"], short(row["runs"]), row["from"]) for row in rows]
         sys.stdout.write(tabulate(shown, headers=("kind", "runs", "")) + "\n")
     else:
-        looked = ", ".join(dict.fromkeys(_short(folder, facts.cwd) for folder in folders)) or "no hooks folder"
+        looked = ", ".join(dict.fromkeys(short(folder) for folder in folders)) or "no hooks folder"
         sys.stdout.write(f"no hooks found (looked in {looked})\n")
     return 0
 
@@ -89,8 +90,3 @@ def _all(folders: Sequence[str]) -> list[str]:
             below.sort(key=os.fsencode)
             found += [os.path.join(place, n) for n in sorted(names, key=os.fsencode) if n.endswith((".sh", ".py"))]
     return found
-
-
-def _short(path: str, cwd: str) -> str:
-    relative = os.path.relpath(path, cwd) if os.path.isabs(path) else path
-    return path if relative.startswith("..") else relative

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import shlex
+import sys
 from collections.abc import Collection, Iterator, Sequence
 
 from primus_core.planning.run_request import run_request
@@ -56,7 +58,11 @@ def run(words: Sequence[str], layer: str) -> int:
     own, layers = _split(behind, catalogue)
     _refuse_dashes(own, behind)
     args = parse_segment(parser(), own)
-    directory = lookup.resolve(args.run, catalogue.system.workspace or "output", host)
+    workspace = catalogue.system.workspace or "output"
+    directory = lookup.resolve(args.run, workspace, host, has_begun=True)
+    if (newest := lookup.resolve(args.run, workspace, host)) != directory:
+        passed = f"{os.path.basename(newest)} ended before it began, and is passed over"
+        sys.stderr.write(f"primus: replays {os.path.basename(directory)}: {passed}\n")
     switches = [flag for flag, on in (("--json", args.json), ("--dry-run", args.dry_run or "--dry-run" in front)) if on]
     switches += ["--assume-host", args.assume_host] if args.assume_host else []
     first = layers[0]._replace(words=(*switches, *layers[0].words))

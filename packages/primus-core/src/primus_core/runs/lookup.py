@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from primus_core.journal import record
 from primus_core.journal.record import RunRecord
 from primus_core.runs import names
 from primus_core.runs.names import Name, parse_name
-from primus_core.runs.state import is_run
+from primus_core.runs.snapshot_form import MANIFEST
+from primus_core.runs.state import GOING, is_run, state
 from primus_machine.errors import RequestError, suggestion
 from primus_machine.files import trust
 from primus_machine.host import HostRoot
 
-__all__ = ["LATEST", "newest_first", "resolve", "workspace"]
+__all__ = ["LATEST", "begun", "meant", "newest_first", "resolve", "workspace"]
 
 LATEST = "latest"
 """Names the newest run of a workspace."""
@@ -28,9 +29,9 @@ def workspace(asked: str | None, host: HostRoot, layer: str = "") -> str:
     return asked or system.load(host, layer).workspace or "output"
 
 
-def resolve(name_or_path: str, workspace: str, host: HostRoot) -> str:
+def resolve(name_or_path: str, workspace: str, host: HostRoot, *, has_begun: bool = False) -> str:
     """The absolute directory of a run: by path, by run id, by `exp_name` or the number of a job (its newest run), or
-    `latest` of all.
+    `latest` of all. `has_begun`: where several runs are meant, not one of a launch that ended before it began.
 
     Raises:
         RequestError: there is none; with a suggestion.
@@ -38,8 +39,21 @@ def resolve(name_or_path: str, workspace: str, host: HostRoot) -> str:
     base = os.path.join(host.cwd(), workspace)
     for path in (_followed(candidate, host) for candidate in _candidates(name_or_path, base, host)):
         if path and is_run(path):
-            return path
+            return (has_begun and begun(meant(name_or_path, path), host)) or path
     raise _unknown(name_or_path, workspace, base)
+
+
+def meant(asked: str, path: str) -> Sequence[str]:
+    """The runs that a name means, newest first, where it has led to `path`: all of an experiment, or of a workspace."""
+    base, word = os.path.dirname(path), os.path.basename(os.path.normpath(asked))
+    if word not in (LATEST, _experiment(os.path.basename(path))):
+        return [path]
+    return [os.path.join(base, name) for name, _ in newest_first(base) if word in (LATEST, _experiment(name))]
+
+
+def begun(runs: Sequence[str], host: HostRoot) -> str:
+    """The first of `runs` that has a snapshot, or may still make one; empty: there is none."""
+    return next((run for run in runs if os.path.exists(f"{run}/{MANIFEST}") or state(run, host) in GOING), "")
 
 
 def _candidates(asked: str, base: str, host: HostRoot) -> Iterator[str]:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 from primus_core.journal import record
 from primus_core.journal.record import RunRecord
 from primus_core.plan.plan import PLAN
-from primus_core.runs.lookup import newest_first
+from primus_core.runs.lookup import meant
 from primus_core.runs.names import parse_name
 from primus_core.runs.snapshot_form import MANIFEST, SCHEMA, parse_env_dump
 from primus_core.runs.state import ENDED, is_run
@@ -175,13 +175,11 @@ class _Reader:
         return Damaged(f"{self.run} has no complete snapshot", why=why, fix=fix)
 
     def other_run(self) -> str:
-        """Return which run of the same experiment has a snapshot: the experiment's name means the newest one."""
-        base, own = os.path.dirname(self.directory), parse_name(self.run)
-        for name, _ in newest_first(base) if own else ():
-            other = parse_name(name)
-            if other and own and other.exp_name == own.exp_name and os.path.exists(f"{base}/{name}/{MANIFEST}"):
-                return f";\nthe newest run of '{own.exp_name}' that has one is {name}"
-        return ""
+        """Return which run of the same experiment has a snapshot."""
+        own = parse_name(self.run)
+        runs = meant(own.exp_name, self.directory) if own else ()
+        found = next((run for run in runs if os.path.exists(f"{run}/{MANIFEST}")), "")
+        return f";\nthe newest run of '{own.exp_name}' that has one is {os.path.basename(found)}" if own and found else ""
 
     def damaged(self, path: str, why: str) -> NoReturn:
         raise Damaged(f"{self.run}: {path} is damaged", why=why, fix="restore it from a copy, or use another run")

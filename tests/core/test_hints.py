@@ -106,6 +106,8 @@ ANSWERS = {
     "direct -- nccl-test": "primus direct -- bench comm",
     "show exp.yaml": "primus config show exp.yaml",
     "slurm sbatch train.sh": "primus slurm sbatch -N 2 -- train pretrain --config FILE",
+    "sbatch -N 4 --gpus-per-node 8 job.sh": "primus slurm sbatch -N 4 --gpus-per-node 8 -- train pretrain --config FILE",
+    "slurm srun -N 4 job.sh": "primus slurm sbatch -N 4 -- train pretrain --config FILE",
     "direct --standalone train.py": "primus direct -- run train.py",
     "direct --standalone --nproc-per-node gpu -- bench gemm -M 8": "primus direct -- bench gemm -M 8",
     "direct --nproc-per-node 8 --nnodes 2 --single -- bench gemm -M 8":
@@ -241,6 +243,8 @@ def test_a_proposed_command_that_would_be_refused_is_not_shown(capsys: pytest.Ca
 def test_options_of_torchrun_that_nothing_here_is_are_named(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["torchrun", "--monitor-interval=5", "--role", "x", "train.py"]) == 2
     assert "left out: --monitor-interval=5, --role\n" in capsys.readouterr().err
+    assert main(["direct", "--", "torchrun", "--nnodes", "2", "--max-restarts", "2", "train.py"]) == 2
+    assert "left out: --max-restarts\n" in capsys.readouterr().err, "one node cannot start again without the others"
 
 
 @pytest.mark.parametrize("word", ["stpo", "slop", "stopp", "kil", "cancle"])

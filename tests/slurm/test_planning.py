@@ -19,7 +19,7 @@ from tests import rank_report
 from tests.conftest import Run
 
 from primus_core.journal.record import RunRecord
-from primus_slurm.flags import Options
+from primus_slurm.flags import Options, warned_at_once
 from primus_slurm.follow import exit_code
 from primus_slurm.queries import ask, fields, forgotten, job
 from primus_slurm.scheduler import SLURM
@@ -566,6 +566,28 @@ def test_a_job_that_may_go_on_later_has_the_flags_for_it_and_the_persons_win(pri
     assert "primus_core slurm --max-restarts 2 srun -- direct" in found["files"][0]["text"]
     words = ("--no-requeue", "--signal=USR1@120", "--open-mode", "truncate")
     assert not set(own) & set(flags(plan_of(primus, project, "--max-restarts", "2", "sbatch", *words, *task)))
+
+
+@pytest.mark.parametrize(
+    ("words", "limit"),
+    [
+        (("--max-restarts", "2", "sbatch", "-t", "1"), 60),
+        (("--max-restarts", "2", "sbatch", "--time=0:02:00"), 120),
+        (("sbatch", "--signal=B:USR1@300", "-t", "0-0:6"), 360),
+        (("srun", "--signal=USR1", "-t", "1:30"), 90),
+    ],
+)
+def test_a_time_limit_that_leaves_no_time_before_its_warning_is_told(
+    primus: Run, project: Path, words: tuple[str, ...], limit: int
+) -> None:
+    [note] = plan_of(primus, project, *words, "--", "analyze", "topology")["notes"]
+    assert note.startswith("the job may be told to end as soon as it begins: ")
+    assert f"before the time limit of {limit} s" in note
+
+
+def test_a_time_limit_that_leaves_time_needs_no_word() -> None:
+    for limit, signal in (("10", "B:USR2@60"), ("1-0", "USR1@600"), ("infinite", "USR1"), ("", "USR1"), ("1", "")):
+        assert warned_at_once(limit, signal) == ""
 
 
 @pytest.mark.full

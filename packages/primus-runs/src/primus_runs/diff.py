@@ -69,7 +69,10 @@ def text(data: Mapping[str, Any]) -> str:
     results = [[label, *(_result(run[key], write) for run in (a, b))] for label, key, write in _RESULTS]
     losses = [list(_point(point)) for point in data["curves"]]
     parts = [changed, *_across_frameworks(data), table(results, ("result", *names))]
-    parts += [table(losses, ("loss at step", *names, "difference", "relative"))] if losses else []
+    if losses:
+        parts += [table(losses, ("loss at step", *names, "difference", "relative"))]
+    elif a["last_loss"] is not None is not b["last_loss"]:
+        parts += ["no step has a loss in both runs: there is nothing to compare"]
     return "\n\n".join(parts)
 
 

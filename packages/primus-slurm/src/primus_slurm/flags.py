@@ -28,6 +28,7 @@ __all__ = [
     "nodes_of",
     "refusal",
     "refusal_of_tasks",
+    "warned_at_once",
 ]
 
 ENV = "/usr/bin/env"
@@ -292,3 +293,27 @@ def gpus_of_node(values: Mapping[str, str]) -> str:
     parts = [part.split("(")[0].split(":") for part in values.get("gres", "").removeprefix("gres/").split(",")]
     counts = [part[-1] if part[-1].isdecimal() else "1" for part in parts if part[0] == "gpu"]
     return str(sum(map(int, counts))) if counts else ""
+
+
+_EARLY_S = 60
+"""So much before its time may a signal come (`man sbatch`, --signal)."""
+
+
+def warned_at_once(limit: str, signal: str) -> str:
+    """A note where `--signal=[R|B:]NAME[@SECONDS]` may come as soon as the job begins, so short is its `--time`."""
+    found, before = _seconds(limit), signal.partition("@")[2] or "60"
+    if not (signal and found and before.isdecimal() and int(before) + _EARLY_S >= found):
+        return ""
+    why = f"Slurm sends the signal {before} s before the time limit of {found} s, and may do so {_EARLY_S} s earlier"
+    return f"the job may be told to end as soon as it begins: {why}. Give it more time: -t"
+
+
+def _seconds(limit: str) -> int:
+    """Of `M`, `M:S`, `H:M:S`, `D-H`, `D-H:M` or `D-H:M:S`; 0: it is none, or no limit."""
+    days, dash, rest = limit.rpartition("-")
+    parts = rest.split(":")
+    if not all(part.isdecimal() for part in (*parts, days or "0")) or len(parts) > 3:
+        return 0
+    parts = [*parts, "0", "0"] if dash else [*["0"] * (len(parts) < 3), *parts, "0"]
+    hours, minutes, seconds = map(int, parts[:3])
+    return ((int(days or 0) * 24 + hours) * 60 + minutes) * 60 + seconds

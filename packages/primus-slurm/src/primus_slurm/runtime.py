@@ -20,7 +20,7 @@ from primus_machine.errors import RequestError
 from primus_machine.secrets.redaction import refuse_secrets
 from primus_machine.units import counted
 from primus_slurm.asked import KILL, Asked, Misspelt, name_of, refuse_flags, refuse_several_tasks
-from primus_slurm.flags import COUNT, ENV, LOSSES, TASKS, Options, gpus_of_node, nodes_of
+from primus_slurm.flags import COUNT, ENV, LOSSES, TASKS, Options, gpus_of_node, nodes_of, warned_at_once
 from primus_slurm.steps import wishes_of_job
 
 __all__ = ["SCRIPT", "SLURM"]
@@ -198,7 +198,14 @@ def _srun(call: OuterCall, asked: Asked, misspelt: Misspelt) -> OuterPlan:
     )
     steps = (*_folders(call, asked), step)
     needs = (Requirement("command", "srun", _FIX),)
-    return OuterPlan(steps, requires=needs, notes=misspelt.notes(), max_restarts=restarts)
+    return OuterPlan(steps, requires=needs, notes=_notes(asked, own, misspelt), max_restarts=restarts)
+
+
+def _notes(asked: Asked, own: Sequence[str], misspelt: Misspelt) -> tuple[str, ...]:
+    """What to know of the flags. `own`: those that Primus adds."""
+    added = next((word.partition("=")[2] for word in own if name_of(word) == "signal"), "")
+    early = warned_at_once(asked.values.get("time", ""), asked.values.get("signal") or added)
+    return (*misspelt.notes(), *filter(None, [early]))
 
 
 def _flags(own: Sequence[str], asked: Asked) -> list[str]:
@@ -275,7 +282,7 @@ def _sbatch(call: OuterCall, asked: Asked, misspelt: Misspelt) -> OuterPlan:
         (*_folders(call, asked), submit, *follow),
         files=(script,),
         requires=(Requirement("command", "sbatch", _FIX),),
-        notes=misspelt.notes(),
+        notes=_notes(asked, own, misspelt),
     )
 
 

@@ -17,7 +17,6 @@ __all__ = [
     "JOB_SCRIPTS",
     "LAUNCHERS",
     "MODULE",
-    "SBATCH",
     "as_program",
     "container_run",
     "is_program",
@@ -26,6 +25,7 @@ __all__ = [
     "launching",
     "of_direct",
     "program_at",
+    "sbatch",
     "to_engine",
     "typed",
     "with_nodes",
@@ -36,10 +36,8 @@ __all__ = [
 
 ENGINE = "`container` starts the engine itself; the image is an option, and a task follows `--`"
 JOB_SCRIPTS = (".sh", ".sbatch", ".slurm")
-SBATCH = (
-    "primus slurm sbatch -N 2 -- train pretrain --config FILE\n"
-    "or with a job script of yours, with `primus slurm srun -- ...` in it: sbatch, without `primus`"
-)
+_TRAINING = ("train", "pretrain", "--config", "FILE")
+_OWN_SCRIPT = "or with a job script of yours, with `primus slurm srun -- ...` in it: sbatch, without `primus`"
 
 _IMAGE = r"[a-z0-9][\w.-]*(?::\d+)?(?:/[\w.-]+)+(?::[\w.-]+)?|[a-z0-9][\w.-]*:[\w.-]+"
 """Image names with a folder or a tag."""
@@ -145,6 +143,14 @@ def without_shape(words: Sequence[str]) -> tuple[str, list[str]]:
     return variables, kept
 
 
+def sbatch(words: Sequence[str]) -> str:
+    """What to do instead of `sbatch OPTIONS job.sh`: the options are those that Primus takes, too."""
+    before = takewhile(lambda word: not word.endswith(JOB_SCRIPTS), words)
+    options = [word for word in before if word not in ("sbatch", "srun", "--dry-run")]  # which is added again
+    variables, kept = without_shape(options)
+    return f"{variables}{_command('slurm', 'sbatch', *(kept or ('-N', '2')), '--', *_TRAINING)}\n{_OWN_SCRIPT}"
+
+
 def _variables(flag: str, value: str) -> dict[str, str]:
     if flag == "--rdzv-endpoint":
         host, _, port = value.partition(":")
@@ -232,7 +238,7 @@ def container_run(words: Sequence[str]) -> str:
     places = (at for at, word in enumerate(words) if at and (word == "--" or word in LAUNCHERS or is_program(word)))
     if not (at := next(places, 0)):
         image = next((word for word in words if re.fullmatch(_IMAGE, word)), words[0] if len(words) == 1 else "IMAGE")
-        return _command("container", "--image", image, "--", "train", "pretrain", "--config", "FILE")
+        return _command("container", "--image", image, "--", *_TRAINING)
     begin = at + program_at(words[at:])
     options = [word for word in words[: at - 1] if word not in word_set("of_docker") and not word.startswith("--gpus=")]
     if "--gpus" in options:  # the runtime gives those that are here

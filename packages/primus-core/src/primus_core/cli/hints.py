@@ -277,7 +277,7 @@ def _as_task(what: str, head: str, rest: Sequence[str], known: Known) -> Request
     if meant(head) == ("container",) and rest[:1] == ["run"]:
         return RequestError(what, why=former.ENGINE, fix=former.container_run(rest[1:]), kind=_COMMAND)
     if head in ("sbatch", "submit") and any(word.endswith(former.JOB_SCRIPTS) for word in rest):
-        return RequestError(what, why="Primus writes the job script", fix=former.SBATCH, kind=_COMMAND)
+        return RequestError(what, why="Primus writes the job script", fix=former.sbatch(rest), kind=_COMMAND)
     if runtime := meant(head):
         why = f"the runtime for that is `{runtime[0]}`; put `--` and a task after its options"
         variables, rest = former.without_shape(rest) if runtime[0] == "slurm" else ("", rest)
@@ -327,7 +327,9 @@ def _forgotten_task(words: Sequence[str], known: Known, refused: PrimusError) ->
         return None
     front = words[: begin - 2] if words[begin - 2 : begin] == [task[0], "--"] else words[:begin]  # `run -- x.py`
     launching = former.launching(words[begin:])
-    variables, options = former.launcher_variables(launching, words[0]), former.of_direct(launching[1:])[0]
+    options, lost = former.of_direct(launching[1:])
+    why += f"; left out: {', '.join(lost)}" if lost else ""
+    variables = former.launcher_variables(launching, words[0])
     fix = f"{variables}{_whole([*known.front, *front[:-1], *options, *front[-1:], *task])}"
     return RequestError(what, why=why, fix=fix, kind="" if variables else _COMMAND)
 
@@ -352,7 +354,7 @@ def _job_script(words: Sequence[str], refused: PrimusError) -> RequestError | No
     scripts = former.JOB_SCRIPTS if "--" in words else (*former.JOB_SCRIPTS, "--wrap")
     if words[0] != "slurm" or not any(word.endswith(scripts) for word in words[:end]):
         return None
-    return RequestError(refused.what, why="Primus writes the job script", fix=former.SBATCH, kind=_COMMAND)
+    return RequestError(refused.what, why="Primus writes the job script", fix=former.sbatch(words[1:]), kind=_COMMAND)
 
 
 def _foreign_task(words: Sequence[str], known: Known, refused: PrimusError) -> RequestError | None:

@@ -176,10 +176,10 @@ class _Reader:
 
     def other_run(self) -> str:
         """Return which run of the same experiment has a snapshot."""
-        own = parse_name(self.run)
-        runs = meant(own.exp_name, self.directory) if own else ()
-        found = next((run for run in runs if os.path.exists(f"{run}/{MANIFEST}")), "")
-        return f";\nthe newest run of '{own.exp_name}' that has one is {os.path.basename(found)}" if own and found else ""
+        exp_name = own.exp_name if (own := parse_name(self.run)) else ""
+        runs = meant(exp_name, self.directory) if exp_name else ()
+        found = next((os.path.basename(run) for run in runs if os.path.exists(f"{run}/{MANIFEST}")), "")
+        return f";\nthe newest run of '{exp_name}' that has one is {found}" if found else ""
 
     def damaged(self, path: str, why: str) -> NoReturn:
         raise Damaged(f"{self.run}: {path} is damaged", why=why, fix="restore it from a copy, or use another run")

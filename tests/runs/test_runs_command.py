@@ -459,9 +459,20 @@ def test_what_changed_is_a_table_and_the_results_stand_apart(primus: Primus, out
         "last_step": 2,
         "last_loss": 8.4,
         "tokens_per_second": 1005.0,
+        "continues": "",
     }
     first = {"step": 1, "a": 9.0, "b": 9.0, "difference": 0.0, "relative": 0.0}
     assert (data["curves"][0], len(data["curves"])) == (first, 2)
+
+
+def test_two_runs_without_a_common_step_say_which_earlier_one_has_some(primus: Primus, output: Path) -> None:
+    a = make(output, "a_2026_01_01_000000", metadata={"continues": {"run_id": "first", "directory": "/x/first"}})
+    b = make(output, "b_2026_01_02_000000")
+    (a / "metrics.jsonl").write_text('{"step": 31, "loss": 5.0, "time": 1}\n')
+    metrics(b, 9.0, 8.4)
+    said = primus("runs", "diff", "a", "b").stdout
+    assert "no step has a loss in both runs: there is nothing to compare\n" in said
+    assert said.endswith(f"{a.name} continues another: primus runs diff first {b.name}\n")
 
 
 def test_runs_of_two_frameworks_are_compared_by_what_both_have_words_for(primus: Primus, output: Path) -> None:

@@ -90,7 +90,8 @@ def train(resolve: Resolve, tmp_path: Path, clean_environ: dict[str, str]) -> Ca
             assert ended.code == 0, ended.err
         done = (with_torchrun if real else start)(plan.worker.module, ranks, environ, tmp_path)
         assert any(rank.code for rank in done) == fails, "".join(rank.out[-3000:] + rank.err[-3000:] for rank in done)
-        lines = (folder / "metrics.jsonl").read_text().splitlines()
+        metrics = folder / "metrics.jsonl"
+        lines = metrics.read_text().splitlines() if metrics.exists() else []
         return [json.loads(line) for line in lines], "".join(rank.out + rank.err for rank in done)
 
     return run
@@ -241,6 +242,15 @@ def test_the_last_step_is_logged_so_that_no_run_completes_with_a_loss_that_is_no
     rows, log = train(text, fails=True)
     assert [(row["step"], row["loss"] is None) for row in rows] == [(1, False), (4, True)]
     assert "TrainingError: the loss is nan at step 4\n" in log
+
+
+def test_a_part_to_validate_on_that_is_too_short_is_told_before_the_first_step(train: Callable[..., Any]) -> None:
+    text = TINY.replace("{text: text}", "{text: text, split: '99.99,0.01'}") + "validator: {enable: true, steps: 1}\n"
+    rows, log = train(text, fails=True)
+    assert rows == []
+    assert "0.0001 of the data '" in log
+    assert "is too short\n  why: 0 documents with 0 tokens, fewer than a sample of 64\n" in log
+    assert "or a larger share: data.split\n" in log
 
 
 def test_ranks_have_the_variables_that_torchrun_sets(tmp_path: Path, clean_environ: dict[str, str]) -> None:

@@ -160,6 +160,8 @@ def test_another_setting_that_matters_is_refused_with_its_place_and_both_ways_ou
     assert "continue anyway: --continue" in refused.stderr
     assert "start from the first step: --new" in refused.stderr
     assert primus("direct", "--dry-run", *TRAIN[1:], env=environ).returncode == 2, "a dry run, too"
+    nodes = primus("config", "validate", "exp.yaml", "seed=1", "--nodes", "2", env=environ).stderr
+    assert "3 settings differ; that run had 1 nodes, this one has 2\n" in nodes
     validated = primus("config", "validate", "exp.yaml", "seed=1", env=environ)
     assert (validated.returncode, validated.stderr) == (2, refused.stderr), "GPUs have nothing to do with it"
 
@@ -357,6 +359,8 @@ def test_a_run_that_completed_goes_on_where_a_person_says_so(
     first = newest(tmp_path)
     anew = primus(*DRY, "steps=4", env=environ, cwd=tmp_path)
     assert "continues" not in anew.stderr
+    checked = primus("config", "validate", "exp.yaml", "--continue", "steps=5", env=environ, cwd=tmp_path)
+    assert checked.returncode == 0, checked.stderr
     longer = primus(*TRAIN, "--continue", "steps=5", env=environ, cwd=tmp_path)
     assert longer.returncode == 0, longer.stderr
     assert metadata(newest(tmp_path))["continues"]["directory"] == str(first)

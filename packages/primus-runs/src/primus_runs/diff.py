@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import textwrap
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -57,6 +58,7 @@ def _results(run: Saved, curve: Curve, host: HostRoot) -> dict[str, Any]:
         "last_step": curve.last_step if known else listed.last_step,
         "last_loss": curve.last_loss if known else listed.last_loss,
         "tokens_per_second": curve.tokens_per_second,
+        "continues": listed.continues,
     }
 
 
@@ -72,8 +74,15 @@ def text(data: Mapping[str, Any]) -> str:
     if losses:
         parts += [table(losses, ("loss at step", *names, "difference", "relative"))]
     elif a["last_loss"] is not None is not b["last_loss"]:
-        parts += ["no step has a loss in both runs: there is nothing to compare"]
+        parts += ["\n".join(("no step has a loss in both runs: there is nothing to compare", *_of_before(a, b)))]
     return "\n\n".join(parts)
+
+
+def _of_before(a: Mapping[str, Any], b: Mapping[str, Any]) -> Iterator[str]:
+    """The runs that these two continue, which have the steps before."""
+    for run, words in ((a, (a["continues"], b["run"])), (b, (a["run"], b["continues"]))):
+        if run["continues"] and words[0] != words[1]:
+            yield f"{cell(run['run'])} continues another: primus runs diff {shlex.join(words)}"
 
 
 def _across_frameworks(data: Mapping[str, Any]) -> Iterator[str]:

@@ -45,6 +45,7 @@ def _read_indexed(config: Any, resolved: Settings) -> None:
     parts = resolved.get("samples") or {}  # a run of an earlier version has none
     if not parts:
         return
+    from primus_data.training.samples import Samples
     from primus_torchtitan.indexed_loader import IndexedLoader, NoTokenizer
 
     vocab_size = config.model_spec.model.vocab_size
@@ -55,6 +56,8 @@ def _read_indexed(config: Any, resolved: Settings) -> None:
         config.validator.dataloader = IndexedLoader.Config(
             told=parts["validation"], vocab_size=vocab_size, infinite=False
         )
+        if resolved["settings"].get("validator.enable"):  # now, not at the first evaluation
+            Samples.of({**parts["validation"], "length": resolved["settings"]["training.seq_len"]})
 
 
 def _read_mock(config: Any, resolved: Settings) -> None:

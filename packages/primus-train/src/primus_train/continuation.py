@@ -89,6 +89,8 @@ class Start(NamedTuple):
     """Whether the nodes are known. Before a scheduler has chosen them, what follows from their devices is a guess."""
     fixed: Sequence[str] = ()
     """What its backend says no checkpoint can be loaded with otherwise (`BackendPlan.fixed`)."""
+    nnodes: int = 0
+    """Its nodes; 0: not known."""
 
 
 class Earlier:
@@ -301,8 +303,10 @@ def refuse_changes(run: str, start: Start) -> None:
     if found := changes(run, start):
         refuse_fixed(run, found)
         count = "1 setting differs" if len(found) == 1 else f"{len(found)} settings differ"
+        then = (_json(f"{run}/{PLAN}").get("distributed") or {}).get("nnodes") or start.nnodes
+        nodes = f"; that run had {then} nodes, this one has {start.nnodes}" if then != start.nnodes != 0 else ""
         raise ConfigError(
-            f"{os.path.basename(run)} would be continued, but {count}",
+            f"{os.path.basename(run)} would be continued, but {count}{nodes}",
             where=next((one.where for one in found if one.where), ""),
             why="\n".join(map(str, found)),
             fix=f"continue anyway: {CONTINUE}\nor start from the first step: {NEW}, without --continue",

@@ -212,7 +212,7 @@ class Planning:
         config, place, option = planned.config, earlier.place, earlier.which.option
         start = continuation.Start(
             *(config, place.directory, planned.changeable, planned.defaults, settings),
-            *(earlier.facts.host.is_known, planned.fixed),
+            *(earlier.facts.host.is_known, planned.fixed, earlier.distributed.nnodes),
         )
         if planned.continues:
             continuation.require_whole(planned.continues)

@@ -161,7 +161,7 @@ def parse_segment(parser: Parser, words: Sequence[str], elsewhere: Collection[st
 
 
 def _parsed(parser: Parser, words: Sequence[str], elsewhere: Collection[str], mistakes: Mistakes) -> argparse.Namespace:
-    words = _joined(parser, words)
+    words = _joined(parser.below(words), words)
     _refuse_positional(parser, words)
     words, rest = parser.split_rest(parser, words) if parser.split_rest else (words, ())
     known, where = flags_of(parser), f"{parser.segment}: " if parser.segment else ""

@@ -71,6 +71,6 @@ def _order(data: Indexed, asked: Asked, split: Sequence[float], part: int) -> Or
     try:
         return Order(data.lengths, documents, asked)
     except ValueError as error:
-        raise MachineError(
-            f"the data '{data.prefix}' are too short", why=str(error), fix="use more text, or shorter samples"
-        ) from None
+        share = f"{split[part] / sum(split):.6g} of " if len(split) > 1 else ""
+        more = "use more text, or shorter samples" + ", or a larger share: data.split" * bool(share)
+        raise MachineError(f"{share}the data '{data.prefix}' is too short", why=str(error), fix=more) from None

@@ -268,8 +268,9 @@ def test_a_dry_run_for_4096_nodes_is_quick_and_its_script_no_longer(primus: Run,
 
 def test_the_dry_run_of_sbatch_is_as_recorded(primus: Run, project: Path) -> None:
     words = ("-N", "4096", "-p", "gpu", "-t", "1:00:00", "-o", "logs/train_%j.log")
-    shown = primus("slurm", "--dry-run", "sbatch", *words, "--", "analyze", "topology", "a b", cwd=project).stdout
-    outer = shown.partition("# --- inside")[0]
+    own = {"XDG_CONFIG_HOME": str(project / "config")}  # the folders that a person trusts are named in the job, too
+    shown = primus("slurm", "--dry-run", "sbatch", *words, "--", "analyze", "topology", "a b", cwd=project, env=own)
+    outer = shown.stdout.partition("# --- inside")[0]
     for found, stands in (
         (str(project), "PROJECT"), (sys.executable, "PYTHON"), (os.path.expanduser("~"), "HOME"),
     ):  # fmt: skip

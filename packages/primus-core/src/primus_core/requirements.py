@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from primus_core.plan.plan import Plan, Requirement
 from primus_machine.errors import MachineError, Mistakes
@@ -19,7 +19,7 @@ _LACKS = {
     "file": "file '{}' not found",
     "folder": "folder '{}' is not writable",
     "login": "{} is enabled, but no login for it was found",
-    "gpu": "no GPU was found on this machine{}",
+    "gpu": "no GPU was found on this machine",
     "memory": "this machine has less than {} of memory",
 }
 _OF_LAUNCH = ("module", "command", "gpu", "memory")
@@ -78,23 +78,24 @@ def missing(requires: Iterable[Requirement], environ: Mapping[str, str]) -> list
 
 def is_here(needed: Requirement, environ: Mapping[str, str]) -> bool:
     """Whether a run with `environ` finds it."""
-    if needed.kind == "file":
-        from glob import glob
+    return _IS_HERE[needed.kind](needed.name, environ)
 
-        return os.path.exists(needed.name) or bool(glob(needed.name, recursive=True))
-    if needed.kind == "folder":
-        return _can_be_written_in(needed.name)
-    if needed.kind == "login":
-        return _is_logged_in(environ)
-    if needed.kind in ("gpu", "memory"):
-        enough = not 0 < memory_bytes(HostRoot()) < float((needed.name or "0").split()[0]) * 1e9
-        return enough and (needed.kind == "memory" or any(map(os.path.exists, _GPU_FILES)))
-    if needed.kind == "command":
-        import shutil
 
-        return shutil.which(needed.name, path=environ.get("PATH")) is not None
+def _is_there(path: str) -> bool:
+    from glob import glob
+
+    return os.path.exists(path) or bool(glob(path, recursive=True))
+
+
+def _is_command(name: str, environ: Mapping[str, str]) -> bool:
+    import shutil
+
+    return shutil.which(name, path=environ.get("PATH")) is not None
+
+
+def _is_module(name: str, environ: Mapping[str, str]) -> bool:
     below = [*filter(None, environ.get("PYTHONPATH", "").split(os.pathsep))]  # in a saved run's, which this one lacks
-    return _is_importable(needed.name) or _is_in(needed.name, below)
+    return _is_importable(name) or _is_in(name, below)
 
 
 def _is_logged_in(environ: Mapping[str, str]) -> bool:
@@ -146,3 +147,15 @@ def _is_in(module: str, folders: list[str], package: str = "") -> bool:
             return False
         path = list(spec.submodule_search_locations or ())
     return True
+
+
+_IS_HERE: dict[str, Callable[[str, Mapping[str, str]], bool]] = {
+    "module": _is_module,
+    "command": _is_command,
+    "file": lambda path, _: _is_there(path),
+    "folder": lambda folder, _: _can_be_written_in(folder),
+    "login": lambda _, environ: _is_logged_in(environ),
+    "gpu": lambda *_: any(map(os.path.exists, _GPU_FILES)),
+    "memory": lambda least, _: not 0 < memory_bytes(HostRoot()) < float(least.split()[0]) * 1e9,
+}
+"""By the kind of a requirement: whether what it names is here, for an environment."""

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from primus_core.errors import ConfigError
 from primus_core.plan.plan import SCHEMA, Distributed, Plan, PlannedFile, Requirement, RunPlace, Step, Variable
 from primus_core.replay.saved_plan import load
+from primus_core.requirements import missing
 from primus_machine.secrets.names import SECRET
 
 text = st.text(st.characters(exclude_categories=["Cs"]), max_size=6)
@@ -137,3 +138,14 @@ def test_a_plan_of_another_schema_is_refused_as_such(data: dict[str, Any]) -> No
 def test_what_is_no_plan_is_refused(broken: str) -> None:
     with pytest.raises(ConfigError, match="this is not a plan"):
         load(broken)
+
+
+def test_modules_that_one_command_installs_are_one_error() -> None:
+    needs = [Requirement("module", name, fix) for name, fix in (("a_1", "pip A"), ("b_1", "pip B"), ("a_2", "pip A"))]
+    found = missing([*needs, Requirement("file", "/no/1", "f"), Requirement("file", "/no/2", "f")], {})
+    assert [(one.what, one.fix) for one in found] == [
+        ("Python module 'a_1', 'a_2' not found", "pip A"),
+        ("Python module 'b_1' not found", "pip B"),
+        ("file '/no/1' not found", "f"),
+        ("file '/no/2' not found", "f"),
+    ]

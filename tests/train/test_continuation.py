@@ -365,6 +365,7 @@ def test_a_run_that_completed_goes_on_where_a_person_says_so(
     assert longer.returncode == 0, longer.stderr
     assert metadata(newest(tmp_path))["continues"]["directory"] == str(first)
     assert losses(tmp_path).keys() == {1, 2, 3, 4, 5}
+    assert "steps=5 exp_name=mine    # the same under another name, from the first step\n" in longer.stderr
 
 
 @pytest.mark.parametrize(

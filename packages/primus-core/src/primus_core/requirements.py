@@ -70,10 +70,11 @@ def _why_not(folder: str) -> OSError:
 
 
 def missing(requires: Iterable[Requirement], environ: Mapping[str, str]) -> list[MachineError]:
-    """Those that are not here, as errors."""
-    return [
-        MachineError(_LACKS[one.kind].format(one.name), fix=one.fix) for one in requires if not is_here(one, environ)
-    ]
+    """Those that are not here, as errors: one for all modules that one command installs."""
+    lacking: dict[tuple[str, str, str], list[str]] = {}
+    for one in (one for one in requires if not is_here(one, environ)):
+        lacking.setdefault((one.kind, one.fix, "" if one.kind == "module" else one.name), []).append(one.name)
+    return [MachineError(_LACKS[kind].format("', '".join(names)), fix=fix) for (kind, fix, _), names in lacking.items()]
 
 
 def is_here(needed: Requirement, environ: Mapping[str, str]) -> bool:

@@ -55,7 +55,8 @@ def next_lines(plan: Plan, status: str, *, is_refusal: bool = False) -> tuple[st
     if status == COMPLETED and not (rows and rows[-1]["loss"] is None):
         again = without_once(typed)
         more = plan.next_steps if again and SECRET not in " ".join(again) else ()
-        return tuple(f"{own}{shlex.join([*again, *shlex.split(words)])}{_ANEW}" for words in more)
+        anew = f"{_ANEW}, from the first step" if plan.continues else _ANEW
+        return tuple(f"{own}{shlex.join([*again, *shlex.split(words)])}{anew}" for words in more)
     from primus_core.outcome.continuing import continuing_line  # not after a run that ended well
 
     line = continuing_line(typed, directory, plan.continues)

@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 
 import pytest
-from tests.conftest import Run
+from tests.conftest import ROOT, Run
 from tests.core.test_trust import needs_root
 
 from primus_container.users import chosen
@@ -87,6 +87,23 @@ def test_another_user_is_given_the_run_directory_and_a_home_with_the_caches(
         ["chown", "-h", "4242:4243", "--", home],
     ]
     assert {f"HOME={home}", "USER=4242", f"PRIMUS_CACHE={home}/.cache/primus"} <= set(engine)
+
+
+@needs_root
+@pytest.mark.torch
+def test_a_cache_of_the_persons_that_primus_makes_is_for_the_user_inside(
+    primus: Run, project: Path, tmp_path: Path
+) -> None:
+    project.chmod(0o755)
+    words = (*PLAN, "--user", "4242", "--", "train", "pretrain", "--config", str(ROOT / "examples/quickstart.yaml"))
+    cache = {"PRIMUS_CACHE": str(tmp_path / "cache")}
+    made = str(tmp_path / "cache/data")
+    steps = [step["argv"] for step in json.loads(primus(*words, cwd=project, env=cache).stdout)["steps"]]
+    assert ["mkdir", "-p", "--", made] in steps
+    assert any(argv[0] == "chown" and made in argv for argv in steps)
+    Path(made).mkdir(parents=True)
+    again = json.loads(primus(*words, cwd=project, env=cache).stdout)
+    assert f"{made} is not writable for the user 4242" in again["notes"]
 
 
 @needs_root

@@ -77,13 +77,17 @@ def test_a_file_holds_comments_exports_quotes_and_names(tmp_path: Path) -> None:
         ("A=1; B=2", "1"),
         ('declare -x A="1 2"', "1 2"),
         ("B=1\nA=$B", "1"),
+        ("A=1\nexport A", "1"),
+        ("A=1; declare -x A OF_HERE", "1"),
+        ("A=~/x", "/home/ada/x"),
+        ("A=~;B=2", "/home/ada"),
         ('A="^x$"', "^x$"),
         ("A='a$$b$1'", "a$$b$1"),
     ],
 )
 def test_a_file_is_read_as_a_shell_reads_assignments(tmp_path: Path, line: str, value: str) -> None:
     (tmp_path / "x.env").write_bytes(f"{line}\n".encode())
-    assert values(str(tmp_path / "x.env"), JOB="7")["A"] == value
+    assert values(str(tmp_path / "x.env"), JOB="7", A="of here", OF_HERE="", HOME="/home/ada")["A"] == value
 
 
 @pytest.mark.parametrize(
@@ -99,6 +103,13 @@ def test_a_file_is_read_as_a_shell_reads_assignments(tmp_path: Path, line: str, 
         "source x",
         'A="pa$$"',
         "A=a$1",
+        "export",
+        "declare -x  # nothing",
+        "export ;A=1",
+        "export -n A=1",
+        "export -p",
+        "A=~root/x",
+        "A=~+/x",
     ],
 )
 def test_what_a_shell_would_run_or_not_find_is_refused_with_its_line(tmp_path: Path, line: str) -> None:
@@ -117,6 +128,7 @@ def test_what_a_shell_would_run_or_not_find_is_refused_with_its_line(tmp_path: P
         ("A=(a b)", "write one text: a variable of the environment holds no list"),
         ("A=x?a=1&b=2", "put the value into single quotes"),
         ("A=${B/c/d}", "write the value itself; a '$' that belongs to it: in single quotes"),
+        ('A=${B:-"c"}', "write the default as plain text, without quotes and references"),
         ("A+=x", "for example A=${A}x"),
         ("A =1", "write NAME=VALUE, without blanks around '='; Primus runs no commands of this file"),
         ("A=1 2", "quote a value with blanks: NAME='a b'; Primus runs no commands of this file"),

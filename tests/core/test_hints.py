@@ -108,6 +108,11 @@ ANSWERS = {
     "slurm sbatch train.sh": "primus slurm sbatch -N 2 -- train pretrain --config FILE",
     "sbatch -N 4 --gpus-per-node 8 job.sh": "primus slurm sbatch -N 4 --gpus-per-node 8 -- train pretrain --config FILE",
     "slurm srun -N 4 job.sh": "primus slurm sbatch -N 4 -- train pretrain --config FILE",
+    "direct slurm srun -N 2 -- run t.py": "primus slurm srun -N 2 -- direct -- run t.py",
+    "direct container -- run t.py": "primus container -- direct -- run t.py",
+    "container --rm -it rocm/primus bash": "primus container --image rocm/primus -- train pretrain --config FILE",
+    "direct --include localhost:0,1 -- run t.py": "CUDA_VISIBLE_DEVICES=0,1 primus direct -- run t.py",
+    "accelerate launch --gpu_ids 2 t.py": "CUDA_VISIBLE_DEVICES=2 primus direct -- run t.py",
     "direct --standalone train.py": "primus direct -- run train.py",
     "direct --standalone --nproc-per-node gpu -- bench gemm -M 8": "primus direct -- bench gemm -M 8",
     "direct --nproc-per-node 8 --nnodes 2 --single -- bench gemm -M 8":

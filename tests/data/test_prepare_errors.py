@@ -24,6 +24,7 @@ from primus_data import command, worker
 from primus_data.sources import documents, files
 from primus_data.sources.files import Kind
 from primus_data.sources.parts import divide
+from primus_data.sources.walk import LeftOut
 
 WRONG = {
     b'{"text": "never closed': "malformed JSON: Unterminated string starting at position 10 of the line",
@@ -114,8 +115,9 @@ def test_a_text_file_that_is_no_text_is_named(prepare: Prepare, tmp_path: Path) 
     (tmp_path / "in").mkdir()
     (tmp_path / "in/a.md").write_text("text", encoding="utf-8")
     (tmp_path / "in/b.png").write_bytes(b"\x89PNG")
-    with pytest.raises(PrimusError, match=r"^in/b\.png: invalid UTF-8: byte 0x89 at 0"):
+    with pytest.raises(PrimusError, match=r"^in/b\.png: invalid UTF-8: byte 0x89 at 0") as found:
         prepare("--input", "in")
+    assert found.value.fix.startswith("move it out of the folder, each file of which is read as a text in UTF-8\nor ")
 
 
 @pytest.mark.parametrize("kind", ["lines", "gzip", "text"])
@@ -130,14 +132,31 @@ def test_a_byte_order_mark_is_no_part_of_the_text(tmp_path: Path, kind: Kind) ->
 
 
 def test_a_link_to_a_file_that_is_read_already_is_left_out_and_named(tmp_path: Path) -> None:
-    (tmp_path / "a.jsonl").write_text('{"text": "one"}\n')
-    (tmp_path / "b.jsonl").symlink_to("a.jsonl")
-    (tmp_path / "c.jsonl").hardlink_to(tmp_path / "a.jsonl")
+    (tmp_path / "b.jsonl").write_text('{"text": "one"}\n')
+    (tmp_path / "a.jsonl").symlink_to("b.jsonl")
+    (tmp_path / "c.jsonl").hardlink_to(tmp_path / "b.jsonl")
     (tmp_path / "d.jsonl").write_text('{"text": "one"}\n')
     for words in ([str(tmp_path)], [f"{tmp_path}/*.jsonl"], [f"{tmp_path}/{name}.jsonl" for name in "abcd"]):
-        links = list[str]()
-        assert [Path(file.path).name for file in files.find(words, links)] == ["a.jsonl", "d.jsonl"]
-        assert [Path(path).name for path in links] == ["b.jsonl", "c.jsonl"]
+        left_out = LeftOut(str(tmp_path))
+        assert [Path(file.path).name for file in files.find(words, left_out)] == ["b.jsonl", "d.jsonl"]
+        assert str(left_out) == "2 linking to a file that is read already (a.jsonl, c.jsonl)"
+
+
+def test_what_is_left_out_of_a_folder_is_counted_and_named(
+    prepare: Prepare, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A fetch leaves `manifest.json` beside its files: nobody expects documents there."""
+    (tmp_path / "in").mkdir()
+    for name in ("a.jsonl", "b.json", "c.txt", ".d.jsonl", "manifest.json"):
+        (tmp_path / "in" / name).write_text('{"text": "one"}\n')
+    (tmp_path / "in/more").symlink_to(tmp_path)
+    assert prepare("--input", "in") == 0
+    said = capsys.readouterr()
+    assert (
+        "--input: left out 1 hidden (in/.d.jsonl); 1 linking to a folder (in/more/); "
+        "2 of other kinds than .gz, .jsonl, .parquet, .zst (in/b.json, in/c.txt)\n"
+    ) in said.err
+    assert "1 document," in said.out
 
 
 def cut_off(data: bytes) -> bytes:

@@ -54,10 +54,40 @@ def test_what_is_left_out_of_a_folder_of_text_is_counted_and_named(tmp_path: Pat
         "binary": ["zeros.txt"],
         "larger": ["large.txt"],
         "of other kinds": ["table.csv"],
-        "links to a file that is read already": ["hard.txt", "z.txt"],
+        "linking to a file that is read already": ["hard.txt", "z.txt"],
         "not regular files": ["gone.txt"],
     }
     assert "2 not UTF-8 (latin.txt, wide.txt)" in str(left_out)
+
+
+def test_a_folder_of_ones_own_is_read_whole_except_hidden_files_caches_and_linked_folders(tmp_path: Path) -> None:
+    folder = tmp_path / "text"
+    read = ["config-x/a.md", "test/b.txt", "tests/c.txt", "site-packages/d.py"]
+    for name in (*read, ".git/e.txt", "tests/__pycache__/f.txt", ".g.txt", "../other/h.txt"):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(name)
+    (folder / "more").symlink_to("../other")
+    texts, left_out = files.documents(str(folder))
+    assert [text for _, text in texts] == sorted(read)
+    assert str(left_out) == (
+        "1 caches of Python (tests/__pycache__/); 2 hidden (.g.txt, .git/); 1 linking to a folder (more/)"
+    )
+    assert files.has_text(str(folder))
+    for name in read:
+        (folder / name).unlink()
+    assert not files.has_text(str(folder))
+
+
+def test_of_a_text_and_a_link_to_it_the_link_is_left_out_whichever_sorts_first(tmp_path: Path) -> None:
+    for name in ("b.txt", "z.txt"):
+        (tmp_path / name).write_text(name)
+    (tmp_path / "a.txt").symlink_to("z.txt")
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere/.c.txt").write_text("of a link alone")
+    (tmp_path / "c.txt").symlink_to("elsewhere/.c.txt")
+    texts, left_out = files.documents(str(tmp_path))
+    assert texts == [("b.txt", "b.txt"), ("c.txt", "of a link alone"), ("z.txt", "z.txt")]
+    assert left_out.names["linking to a file that is read already"] == ["a.txt"]
 
 
 def test_a_folder_without_text_says_what_is_in_it(tmp_path: Path) -> None:

@@ -132,6 +132,7 @@ echo "$@" >> "$0.asked"
         "Error: unknown flag:",
         "Error: No such option:",
         "invalid option --",
+        "no_such_thing: option not supported here:",
     ],
 )
 def test_a_look_alike_that_lacks_flags_of_primus_gets_the_job_without_them_and_the_loss_is_named(
@@ -182,6 +183,18 @@ def test_srun_without_kill_on_bad_exit_starts_the_nodes(primus: Primus, project:
     assert "srun does not support --kill-on-bad-exit, which Primus added" in done.stderr
 
 
+def test_a_look_alike_that_only_shows_its_usage_is_told_with_what_primus_added(
+    primus: Primus, project: Path, tmp_path: Path
+) -> None:
+    alike = tmp_path / "alike"
+    usage = 'case "$1" in --version) echo spur 0.3; exit ;; esac; echo "usage: srun [options] command" >&2; exit 2'
+    program(alike, "srun", usage)
+    done = primus("slurm", "srun", "-N1", "--", "behave", "exit", "0", cwd=project, env=found_in(alike))
+    assert done.returncode == 3, done.stderr
+    assert "primus: error: slurm: srun could not start the command (exit code 2)\n" in done.stderr
+    assert "Primus added --job-name, --ntasks-per-node, --kill-on-bad-exit: if one of them is refused" in done.stderr
+
+
 def test_a_refused_flag_that_primus_needs_is_named_as_its_own(primus: Primus, project: Path, tmp_path: Path) -> None:
     alike = tmp_path / "alike"
     program(alike, "srun", SPUR.format(refused="--ntasks=", message="error: unexpected argument", then=":"))
@@ -194,11 +207,13 @@ def test_a_refused_flag_that_primus_needs_is_named_as_its_own(primus: Primus, pr
 
 def test_flags_of_primus_are_switched_off_in_primus_yaml(primus: Primus, project: Path) -> None:
     with (project / "primus.yaml").open("a") as file:
-        file.write("\nslurm: {signal: null, parsable: false, job-name: null, requeue: null}\n")
+        file.write("\nslurm: {signal: null, parsable: false, job-name: null, requeue: null, ntasks-per-node: null}\n")
     done = primus("slurm", "--dry-run", "--max-restarts", "2", "sbatch", "--", "behave", "exit", "0", cwd=project)
     assert done.returncode == 0, done.stderr
     assert not [name for name in ("--signal", "--parsable", "--job-name", "--requeue") if name in done.stdout]
     assert "--open-mode=append" in done.stdout
+    step = primus("slurm", "--dry-run", "srun", "-N2", "--", "behave", "exit", "0", cwd=project)
+    assert "--ntasks-per-node" not in step.stdout
 
 
 def test_a_submission_whose_number_nobody_tells_is_left_to_the_scheduler(

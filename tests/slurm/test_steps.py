@@ -42,6 +42,8 @@ def test_a_step_has_the_cpus_of_its_job_and_shares_them_with_the_step_around_it(
     [
         (2, STEP, "share 2 of the 8 CPUs that the job has here: SLURM_CPUS_PER_TASK=2, from --cpus-per-task"),
         (1, {**STEP, "SLURM_CPUS_PER_TASK": "8", "SLURM_CPU_BIND": "rank"}, "SLURM_CPU_BIND=rank, from --cpu-bind"),
+        (1, {**STEP, "SLURM_CPUS_PER_TASK": "8", "SLURM_CPU_BIND": "rank"}, "for all of them: srun --cpu-bind=none"),
+        (1, {**STEP, "SLURM_CPUS_PER_TASK": "8"}, "as taskset or numactl; for all of them: start Primus without it"),
         (1, {**STEP, "SLURM_CPUS_PER_TASK": ""}, "srun since 22.05 does not take --cpus-per-task from the job"),
         (8, STEP, ""),
         (2, JOB, ""),

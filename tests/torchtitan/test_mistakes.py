@@ -117,6 +117,18 @@ def test_a_model_of_its_own_beside_a_named_one_is_one_error(asker: Asker, capsys
     assert "the experiment has a model of its own, beside model=llama3_8B" in said
 
 
+@pytest.mark.parametrize("key", ["modle", "models", "Model"])
+def test_a_misspelt_section_of_the_model_is_one_error(
+    asker: Asker, capsys: pytest.CaptureFixture[str], key: str
+) -> None:
+    text = (ROOT / "examples/quickstart.yaml").read_text(encoding="utf-8").replace("model:", f"{key}:")
+    (asker.folder / "exp.yaml").write_text(text, encoding="utf-8")
+    assert main(["config", "validate", "exp.yaml"]) == 2
+    said = capsys.readouterr().err
+    assert said.count("primus: error: ") == 1
+    assert said.endswith(f"TorchTitan has no setting '{key}'\n  fix: did you mean 'model'?\n")
+
+
 def test_a_variable_among_settings_is_no_option_of_a_command_without_a_runtime(
     asker: Asker, capsys: pytest.CaptureFixture[str]
 ) -> None:

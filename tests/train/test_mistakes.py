@@ -40,6 +40,11 @@ MISTAKES = {
     "extends nothing": Mistake(
         "exp.yaml:1: there is no file 'gone.yaml'", ("exp_name", "extends: gone.yaml\nexp_name")
     ),
+    "a misspelt extends": Mistake(
+        ("exp.yaml:2: unknown key 'extend'", "did you mean 'extends'?"),
+        (GOOD, "exp_name: down\nextend: base.yaml\n"),
+        files={"base.yaml": GOOD},
+    ),
     "extends itself": Mistake("in a circle", ("exp_name", "extends: exp.yaml\nexp_name")),
     "extends no template": Mistake(
         "there is no template for the model 'acme_3B'",

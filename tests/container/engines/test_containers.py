@@ -277,7 +277,7 @@ def test_an_entrypoint_that_swallows_the_task_is_no_success(primus: Run, project
     result = primus("container", "--entrypoint", "/bin/echo", "--", "behave", "exit", "0", cwd=project)
     assert result.returncode == 3
     assert "the command never started" in result.stderr
-    assert "primus container --entrypoint ''" in result.stderr
+    assert "fix: run it without an entrypoint\n" in result.stderr
     assert (metadata(project)["status"], metadata(project)["exit_code"]) == ("failed", 3)
 
 

@@ -160,12 +160,15 @@ Primus passes all other options to the engine unchanged (`--cpus 16`, `--pids-li
         fix = "install podman or docker, or run without a container: primus direct -- ..."
         missing = tuple(folder for folder in call.writes if not os.path.isdir(folder))
         made = [Step("folders", ("mkdir", "-p", "--", *missing), facts.cwd)] if missing else []
-        made += [Step("owner", words, facts.cwd) for words in user.steps(place.directory)]
+        made += [Step("owner", words, facts.cwd) for words in user.steps(place.directory, missing)]
         notes = (
             *([note] if note else ()),
             *misspelt.notes(),
             *(apptainer.ignored(engine, args.own) if is_apptainer else ()),
-            *(f"{path} is not writable for the user {user.owner}" for path in user.closed(_of_person(call, []))),
+            *(
+                f"{path} is not writable for the user {user.owner}"
+                for path in user.closed(dict.fromkeys((*call.writes, *_of_person(call, []))))
+            ),
         )
         return OuterPlan(
             (*made, step), requires=(Requirement("command", engine, fix),), notes=notes, withheld=frozenset(outside)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import stat
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from primus_container.mounts import is_below
@@ -29,17 +29,20 @@ class User(NamedTuple):
     home: str = ""
     """A home folder for that owner, kept for later runs."""
 
-    def steps(self, directory: str) -> tuple[tuple[str, ...], ...]:
-        """The commands that prepare the run `directory` and the home folder. The lease stays with its owner.
+    def steps(self, directory: str, made: Sequence[str] = ()) -> tuple[tuple[str, ...], ...]:
+        """The commands that prepare the run `directory`, the home folder and the folders that were `made` for the run.
+
+        The lease stays with its owner.
 
         Links are not followed: what the owner of these folders put there may lead to files of others.
         """
         if not self.owner:
             return ()
         workspace = os.path.dirname(directory)
-        made = () if os.path.isdir(workspace) else (("chmod", "o+x", "--", workspace),)  # whatever the umask
+        way = () if os.path.isdir(workspace) else (("chmod", "o+x", "--", workspace),)  # whatever the umask
         run = ("find", directory, "-name", "lease", "-prune", "-o", "-exec", "chown", "-h", self.owner, "{}", "+")
-        return *made, run, ("mkdir", "-p", "-m", "700", "--", self.home), ("chown", "-h", self.owner, "--", self.home)
+        own = ("chown", "-h", self.owner, "--", self.home, *made)
+        return *way, run, ("mkdir", "-p", "-m", "700", "--", self.home), own
 
     def require_way(self, cwd: str, workspace: str) -> None:
         """Refuse a folder that this user cannot enter. Above what is mounted, the folders are the image's own.

@@ -249,11 +249,11 @@ def _shape(asked: Asked, args: argparse.Namespace) -> list[str]:
     values, environ = asked.values, asked.environ
     if set(TASKS) & values.keys():
         return []
-    if not asked.in_job:
-        return ["--ntasks-per-node=1"]
-    nodes = _working(nodes_of(values, environ)[0], args)
-    shape = [f"--nodes={nodes}", f"--ntasks={nodes}", "--ntasks-per-node=1"]  # srun would take them from the job's
-    wanted = asked.options.not_given([*shape, *wishes_of_job(environ)], asked.flags.given)
+    wanted = ["--ntasks-per-node=1"]
+    if asked.in_job:
+        nodes = _working(nodes_of(values, environ)[0], args)
+        shape = [f"--nodes={nodes}", f"--ntasks={nodes}", *wanted]  # srun would take them from the job's
+        wanted = asked.options.not_given([*shape, *wishes_of_job(environ)], asked.flags.given)
     return [word for word in wanted if name_of(word) not in asked.disabled]
 
 

@@ -50,16 +50,17 @@ def narrowed(cpus: int, environ: Mapping[str, str]) -> str:
     per_task = environ.get(_CPUS, "")
     if not step_around(environ) or not 0 < cpus < whole:
         return ""
+    again = f"srun --cpus-per-task={whole}, or primus slurm srun"
     if per_task.isdecimal() and int(per_task) < whole:
         why = f"{_CPUS}={per_task}, from --cpus-per-task, narrows them"
     elif bound := environ.get(_BIND, ""):
-        why = f"{_BIND}={bound}, from --cpu-bind, narrows them"
+        why, again = f"{_BIND}={bound}, from --cpu-bind, narrows them", "srun --cpu-bind=none, or primus slurm srun"
+    elif per_task:
+        why, again = "something in the step narrows them, as taskset or numactl", "start Primus without it"
     else:
         why = "srun since 22.05 does not take --cpus-per-task from the job"
-    return (
-        f"the ranks of this node share {cpus} of the {whole} CPUs that the job has here: {why}; "
-        f"for all of them: srun --cpus-per-task={whole}, or primus slurm srun"
-    )
+    share = f"the ranks of this node share {cpus} of the {whole} CPUs that the job has here"
+    return f"{share}: {why}; for all of them: {again}"
 
 
 def running_instead(steps: str) -> tuple[str, ...]:

@@ -153,7 +153,7 @@ class _Resolution:
         self.device = call.device
 
     def resolved_model(self, document: Document, vocab: int | None) -> Resolved:
-        if self.call.is_refused("model") or () in self.call.refused:
+        if self.call.is_refused("model") or () in self.call.refused or "model" in self.settings.refused:
             raise AlreadyRefused("model")
         tensor = max(self.settings.given.get("parallelism.tensor_parallel_degree", 1), 1)
         return resolve_model(document, self.schema, vocab, tensor)

@@ -80,6 +80,8 @@ def parse(document: Document, mistakes: Mistakes | None = None) -> Experiment:
 
 
 _Wrong = Mapping[Path, Any]
+_EXTENDS = "extends"
+"""The key at the top of a file that is read before its form is checked."""
 _SEVERAL = 2
 """So many unknown keys at the top are no slips of the finger."""
 
@@ -110,9 +112,10 @@ def _place(one: Any, document: Document) -> Path:
 
 
 def _is_misspelt(path: Path, one: Any, wrong: _Wrong) -> bool:
-    """Whether a key is missing because it is misspelt: that one's message has the line and the suggestion."""
+    """Whether a key is missing because it is misspelt, or `extends` is: that one's message has the line and more."""
     beside = (p for p, other in wrong.items() if other["type"] == "extra_forbidden" and p[:-1] == path[:-1])
-    return one["type"] == "missing" and any(nearest(str(p[-1]), [str(path[-1])]) for p in beside)
+    meant = [str(path[-1]), *[_EXTENDS] * (len(path) == 1)]
+    return one["type"] == "missing" and any(nearest(str(p[-1]), meant) for p in beside)
 
 
 def _rest(data: Mapping[str, Any], wrong: _Wrong) -> Experiment:
@@ -200,7 +203,7 @@ def _stands(data: Any, path: Path) -> bool:
 
 
 def _fields_beside(path: Path) -> list[str]:
-    return strict.keys(Module if len(path) > 2 else Experiment)
+    return strict.keys(Module) if len(path) > 2 else [*strict.keys(Experiment), *[_EXTENDS] * (len(path) == 1)]
 
 
 _MODULES = {"pretrain": "pre_trainer", "posttrain": "post_trainer", "sft": "sft_trainer"}

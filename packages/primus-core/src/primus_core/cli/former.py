@@ -23,6 +23,7 @@ __all__ = [
     "launched",
     "launcher_variables",
     "launching",
+    "names_image",
     "of_direct",
     "program_at",
     "sbatch",
@@ -161,6 +162,8 @@ def _variables(flag: str, value: str) -> dict[str, str]:
         return {"NNODES": str(len(hosts)), "MASTER_ADDR": hosts[0]} if len(hosts) > 1 else {}
     if name == "GPUS_PER_NODE" and "," in value:  # these GPUs, not so many; HIP reads it, too
         name = "CUDA_VISIBLE_DEVICES"
+    if name == "CUDA_VISIBLE_DEVICES":  # of DeepSpeed: `localhost:0,1`
+        value = "" if "@" in value else value.rpartition(":")[2]
     if name == "NNODES":  # `1:4` is as many as come
         value = "N" if flag == "--hostfile" else value.rpartition(":")[2]
     return {name: value} if name and value and value not in word_set("any") else {}
@@ -219,6 +222,11 @@ def to_engine(words: Sequence[str]) -> Sequence[str]:
     rest = [*dropwhile(lambda word: word in ("--", "docker", "podman"), words)]
     is_ours = any(word.endswith((PROGRAM, *EXPERIMENTS)) for word in rest[1:2])
     return rest[1:] if rest[:1] == ["run"] and not is_ours else ()
+
+
+def names_image(words: Sequence[str]) -> bool:
+    """Whether one of the words looks like the name of an image."""
+    return any(re.fullmatch(_IMAGE, word) for word in words)
 
 
 def container_run(words: Sequence[str]) -> str:

@@ -23,8 +23,8 @@ from primus_core.cli.segments import (
     begins_training,
     find_task,
     is_experiment,
-    may_be_value,
     with_dashes,
+    with_image,
     with_stage,
     with_task,
     with_values,
@@ -62,9 +62,6 @@ def hints() -> tuple[Hint, ...]:
     with open(_FILE, "rb") as file:
         rows = tomllib.load(file)["hint"]
     return tuple(Hint(**{**row, "words": tuple(row["words"])}) for row in rows)
-
-
-_SWITCHES = {"--dry-run", "--debug", *word_set("of_docker")}
 
 
 def retyped(words: Sequence[str], error: PrimusError, errors: Sequence[PrimusError] = ()) -> str:
@@ -187,22 +184,15 @@ def _to_engine(words: Sequence[str], known: Known) -> RequestError | None:
     typed_to = former.to_engine(words[1:]) if words[0] == "container" else ()
     is_ours = words[0] == "container" and not typed_to and "--image" not in words
     what = "container: the image is an option"
-    if is_ours and (whole := _with_image(with_task(words, known), known)):
-        return RequestError(what, fix=_whole([*known.front, *whole]), kind=_COMMAND)
+    if is_ours and (whole := with_image(with_task(words, known), known)):
+        variables = former.launcher_variables(former.launched(words))
+        kind = "" if variables else _COMMAND
+        return RequestError(what, fix=f"{variables}{_whole([*known.front, *whole])}", kind=kind)
+    if is_ours and "--" not in words and former.names_image(words[1:]):  # `container --rm -it IMAGE bash`
+        typed_to = words[1:]
     if not typed_to:
         return None
     return RequestError(what, why=former.ENGINE, fix=former.container_run(typed_to), kind=_COMMAND)
-
-
-def _with_image(words: Sequence[str], known: Known) -> list[str]:
-    """The command with the lone word before the task as the image; empty: none is there that no option may take."""
-    end = find_task(words, known.tasks)
-    at = end - (2 if words[end - 1] == "--" else 1)
-    is_value = words[at - 1] not in _SWITCHES and may_be_value(words, at)
-    if end == len(words) or at < 1 or "--" in words[:at] or is_value or words[at].startswith("-"):
-        return []
-    options = [word for word in words[:at] if word not in word_set("of_docker")]
-    return [*options, "--image", words[at], "--", *with_stage([*words[end:]])]
 
 
 def _former_segments(words: Sequence[str], known: Known, refused: PrimusError) -> str:
@@ -302,7 +292,8 @@ def _forgotten_dashes(words: Sequence[str], known: Known, refused: PrimusError) 
     complete = with_dashes(with_task(words, known) if segment and segment[0] in known.runtimes else words, known)
     missing = next((old for old, new in zip(words, complete, strict=False) if old != new and new == "--"), "")
     has_task = any(word in known.tasks and before == "--" for before, word in pairwise(words))
-    if not missing or (has_task and missing not in refused.options):
+    behind = words[words.index(missing) :] if missing else ()  # `direct slurm srun -N 2 -- run FILE`
+    if not missing or (has_task and not {missing, *(behind if missing in known.runtimes else ())} & {*refused.options}):
         return None
     why, fix = "`--` separates the options of a runtime from the task", _whole([*known.front, *with_stage(complete)])
     fix = former.launcher_variables(former.launched(words), words[0]) * (words[0] != "direct") + fix

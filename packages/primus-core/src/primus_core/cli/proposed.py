@@ -96,10 +96,11 @@ def refusal(words: Sequence[str]) -> PrimusError | None:
                 parse_segment(commands.load(rest[0]).parser(), rest[1:])
             return None
         catalogue, asked = _parsed(words)
-        for layer in asked.layers:
+        for number, layer in enumerate(asked.layers, 1):
             runtime = catalogue.runtime(layer.runtime)
-            if layer is not asked.layers[-1] and not hasattr(runtime, "wrap"):
-                return RequestError(f"'{layer.runtime}' holds no other runtime")
+            if inner := [one.runtime for one in asked.layers[number:]][: not hasattr(runtime, "wrap")]:
+                what = f"'{layer.runtime}' holds no other runtime"
+                return RequestError(what, kind="nesting", options=inner, where=layer.runtime)
             parse_segment(options.runtime_parser(runtime), layer.words)
         if asked.task:
             task, name, rest = catalogue.task(asked.task)

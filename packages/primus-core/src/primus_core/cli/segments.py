@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from primus_core.cli import former
 from primus_core.cli.former import EXPERIMENTS
+from primus_core.request.former import word_set
 
 __all__ = [
     "Known",
@@ -19,12 +20,14 @@ __all__ = [
     "is_experiment",
     "may_be_value",
     "with_dashes",
+    "with_image",
     "with_stage",
     "with_task",
     "with_values",
 ]
 
 _STAGE = "pretrain"
+_SWITCHES = {"--dry-run", "--debug", *word_set("of_docker")}
 
 
 class Known(NamedTuple):
@@ -129,3 +132,14 @@ def with_values(words: Sequence[str], refused: Sequence[str]) -> list[str]:
             return [*words[: at + 2], "--env", value, *after] if "=" in value else []
         return [*words[: at + 1], f"{bare}={after.pop(0) if value == '=' and after else value}", *after]
     return []
+
+
+def with_image(words: Sequence[str], known: Known) -> list[str]:
+    """The command with the lone word before the task as the image; empty: none is there that no option may take."""
+    end = find_task(words, known.tasks)
+    at = end - (2 if words[end - 1] == "--" else 1)
+    is_value = words[at - 1] not in _SWITCHES and may_be_value(words, at)
+    if end == len(words) or at < 1 or "--" in words[:at] or is_value or words[at].startswith("-"):
+        return []
+    options = [word for word in words[:at] if word not in word_set("of_docker")]
+    return [*options, "--image", words[at], "--", *with_stage([*words[end:]])]

@@ -51,5 +51,5 @@ def refused(step: Step, printed: str) -> tuple[AddedFlag, ...]:
     return tuple(
         flag
         for flag in step.added
-        if any(re.search(rf"(?<![\w-])-{{0,2}}{re.escape(flag.name[2:])}(?![\w-])", line) for line in lines)
+        if any(re.search(rf"(?<![\w-])-{{0,2}}{flag.name[2:].replace('-', '[-_]')}(?![\w-])", line) for line in lines)
     )

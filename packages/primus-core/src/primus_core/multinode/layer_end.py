@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import glob
+import re
 import shlex
 from collections.abc import Sequence
 from typing import Any
@@ -22,6 +23,9 @@ from primus_machine.supervision.program import Ended
 __all__ = ["LayerEnd"]
 
 _SWALLOWED = "the command never started"
+_OURS = "primus: "
+"""How Primus's own lines begin: where one is in the log, a Primus inside has said what is wrong."""
+_USAGE = re.compile(r"(?im)^\s*usage\b|try .*--help")
 
 
 class LayerEnd:
@@ -89,7 +93,9 @@ class LayerEnd:
     def _not_begun(self, *, swallowed: bool) -> int:
         """The step failed, or did nothing, and no node inside has recorded anything."""
         code = self.ended.exit_code
-        refused = bool(self.ended.not_started) or swallowed or self.main.kind == "submit" or code in self.main.refusals
+        spoke = _OURS in output_of(self.log)  # what Primus says inside stands on its own
+        refused = bool(self.ended.not_started) or swallowed or self.main.kind == "submit" or not spoke
+        refused = refused or code in self.main.refusals
         printed = _SWALLOWED if swallowed else last_words(self.log)
         what = self.ended.not_started or printed or f"ended with exit code {code} before it began the task"
         code = 3 if refused else code
@@ -104,8 +110,16 @@ class LayerEnd:
         return MachineError(
             f"{self.plan.runtime}: {program} could not start the command (exit code {self.ended.exit_code})",
             why=self.ended.not_started or f"see its output above, or in {short(self.log)}",
-            fix="\n".join(filter(None, [self.main.advice, whole])),
+            fix="\n".join(filter(None, [self.main.advice, self._added(), whole])),
         )
+
+    def _added(self) -> str:
+        """Which flags were Primus's own, where the program shows its usage and names none; empty: it does not."""
+        names = ", ".join(flag.name for flag in self.main.added if flag.loss)
+        if not (names and _USAGE.search(output_of(self.log))):
+            return ""
+        off = f"`{self.plan.runtime}: {{NAME: null}}` in primus.yaml switches it off"
+        return f"Primus added {names}: if one of them is refused, {off}"
 
     def _swallowed(self) -> MachineError:
         return MachineError(

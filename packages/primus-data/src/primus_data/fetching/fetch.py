@@ -11,7 +11,7 @@ from typing import IO, Any, cast
 
 from primus_data.fetching import extent, manifest, progress, space
 from primus_data.fetching import sources as sources_
-from primus_data.fetching.folder import MANIFEST, Folder
+from primus_data.fetching.folder import Folder
 from primus_data.fetching.network import Client, Refused
 from primus_data.fetching.progress import Progress
 from primus_data.fetching.request import Request
@@ -19,6 +19,7 @@ from primus_data.fetching.rows import Columns, Reading
 from primus_data.fetching.shards import Shard, name_of
 from primus_data.fetching.sources import Listing, Source
 from primus_data.fetching.staging import RemoteFile, Staging
+from primus_data.sources.files import MANIFEST
 from primus_machine.errors import MachineError, PrimusError, RequestError
 from primus_machine.files.atomic import FULL
 from primus_machine.units import counted, time_span

@@ -16,15 +16,15 @@ from contextlib import suppress
 from typing import Any
 
 from primus_data.fetching.shards import SUFFIXES
+from primus_data.sources.files import MANIFEST
 from primus_machine.errors import MachineError, RequestError
 from primus_machine.files import plain_json, trust
 from primus_machine.files.atomic import PRIVATE_FOLDER, append_line, read_regular, write_atomically
 from primus_machine.host import HostRoot
 from primus_machine.text import printable
 
-__all__ = ["MANIFEST", "Folder"]
+__all__ = ["Folder"]
 
-MANIFEST = "manifest.json"
 _WORK = ".fetch"
 _MOST = 1 << 30
 _SHARD = re.compile(rf".+-[0-9]{{5,}}(?:{'|'.join(map(re.escape, SUFFIXES.values()))})")

@@ -13,8 +13,8 @@ from primus_data.preparing.sentences import splitter
 from primus_data.preparing.settings import Settings, fingerprint, outcome_of
 from primus_data.sources import files
 from primus_data.sources.files import File
+from primus_data.sources.walk import LeftOut
 from primus_data.tokenizers import Tokenizer
-from primus_machine.units import counted
 
 __all__ = ["begun"]
 
@@ -40,13 +40,10 @@ def begun(settings: Settings) -> Given:
 
 
 def _files(settings: Settings) -> tuple[File, ...]:
-    links = list[str]()
-    found = files.find(settings.inputs, links)
-    if links:
-        message = (
-            f"--input: left out {counted(len(links), 'link')} to files that are read already: {', '.join(links[:3])}"
-        )
-        get_logger().warning("input_left_out", message=message, files=links)
+    left_out = LeftOut()
+    found = files.find(settings.inputs, left_out)
+    if left_out.names:
+        get_logger().warning("input_left_out", message=f"--input: left out {left_out}", files=left_out.names)
     if not sum(file.size for file in found):
         raise RequestError(f"--input: {found[0].path} is empty" if len(found) == 1 else "--input: all files are empty",
                            fix="name files with documents")  # fmt: skip

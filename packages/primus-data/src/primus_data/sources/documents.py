@@ -24,6 +24,8 @@ Text = str | list[str]
 _MOST_SHOWN = 60
 _MOST_ROWS = 1 << 13
 """Short documents take more memory than their text does."""
+_READ_AS_LINES = "a text of its own is named *.txt: this file is read as JSON lines\nor "
+_READ_AS_TEXT = "move it out of the folder, each file of which is read as a text in UTF-8\nor "
 
 
 class Fault(NamedTuple):
@@ -181,7 +183,7 @@ def refused(where: str, fault: Fault, *, has_others: bool = True) -> PrimusError
     meant = fault.keys[0] if fault.keys and len(fault.keys) == 1 else "KEY"
     named = f"name the key of the text: --json-keys {meant}\nor " if has_no_key else ""
     if fault.keys is None and not KINDS.intersection(os.path.splitext(fault.path)):
-        named = "a text of its own is named *.txt: this file is read as JSON lines\nor "
+        named = _READ_AS_LINES if fault.number else _READ_AS_TEXT
     fix = f"{named}correct it" + (", or skip and count all such documents: --on-error skip" if has_others else "")
     kind = "document" if has_others else "key" if has_no_key else ""
     return PrimusError(f"{where}: {fault.what}", fix=fix, kind=kind, meant=meant)

@@ -9,9 +9,10 @@ from collections.abc import Iterator, Sequence
 from typing import Literal, NamedTuple
 
 from primus_core.errors import Mistakes, PrimusError, RequestError
+from primus_data.sources.walk import READ_ALREADY, LeftOut, visible_files
 from primus_machine.text import printable
 
-__all__ = ["KINDS", "File", "Kind", "changed", "find", "place", "unreadable"]
+__all__ = ["KINDS", "MANIFEST", "File", "Kind", "changed", "find", "place", "unreadable"]
 
 Kind = Literal["lines", "gzip", "zstd", "parquet", "text"]
 _KINDS: tuple[tuple[str, Kind], ...] = (
@@ -26,6 +27,8 @@ KINDS = frozenset(suffix for suffix, _ in _KINDS)
 """How names of inputs end; others are read as JSON lines, too."""
 _DATA = (".jsonl", ".gz", ".zst", ".parquet")
 """What makes a folder one of data files."""
+MANIFEST = "manifest.json"
+"""What `data fetch` says of its files, beside them."""
 _PATTERN = "*?["
 
 
@@ -39,32 +42,35 @@ class File(NamedTuple):
     """When it last changed, in nanoseconds."""
 
 
-def find(words: Sequence[str], links: list[str] | None = None) -> tuple[File, ...]:
+def find(words: Sequence[str], left_out: LeftOut | None = None) -> tuple[File, ...]:
     """The files, those of a pattern or folder sorted by path. A folder that holds data files gives these; one that
-    holds none gives each of its files as one document. A link to a file that is read already is left out: into `links`.
+    holds none gives each of its files as one document. What of a folder is not read goes into `left_out`, and so do
+    links to a file that is read already.
 
     Raises:
         RequestError: one is not there, cannot be read, or is named twice; all of them at once.
     """
-    mistakes, found, places = Mistakes(), dict[str, File](), set[tuple[int, int]]()
+    mistakes, found, left_out = Mistakes(), dict[str, File](), left_out or LeftOut()
     for word in words:
         with mistakes:
-            for file in _named(word):
+            for file in _named(word, left_out):
                 if file.path in found:
                     raise RequestError(f"--input: '{printable(file.path)}' is named twice", fix="name each file once")
-                about = os.stat(file.path)
-                if (place := (about.st_dev, about.st_ino)) not in places:
-                    found[file.path] = file
-                elif links is not None:
-                    links.append(printable(file.path))
-                places.add(place)
+                found[file.path] = file
     mistakes.refuse()
+    read = set[tuple[int, int]]()
+    for path in sorted(found, key=os.path.islink):  # of a file and a link to it, the file is read
+        about = os.stat(path)
+        if (place := (about.st_dev, about.st_ino)) in read:
+            left_out.add(READ_ALREADY, path)
+            del found[path]
+        read.add(place)
     return tuple(found.values())
 
 
-def _named(word: str) -> Iterator[File]:
+def _named(word: str, left_out: LeftOut) -> Iterator[File]:
     if os.path.lexists(word) or not any(char in word for char in _PATTERN):
-        yield from _below(word) if os.path.isdir(word) else (_file(word, _kind(word)),)
+        yield from _below(word, left_out) if os.path.isdir(word) else (_file(word, _kind(word)),)
         return
     paths = sorted(glob.glob(word, recursive=True))
     if not paths:
@@ -74,20 +80,17 @@ def _named(word: str) -> Iterator[File]:
             yield _file(path, _kind(path))
 
 
-def _below(folder: str) -> Iterator[File]:
+def _below(folder: str, left_out: LeftOut) -> Iterator[File]:
     """The files of a folder, hidden ones apart. Beside other data, a .json file describes it."""
-    paths = sorted(
-        os.path.join(where, name)
-        for where, _, names in os.walk(folder)
-        if not _is_hidden(where, folder)
-        for name in names
-        if not name.startswith(".")
-    )
-    data = [path for path in paths if path.endswith(_DATA)] or [path for path in paths if path.endswith(".json")]
+    paths = sorted(visible_files(folder, left_out))
     if not paths:
         raise RequestError(f"--input: no file in the folder '{printable(folder)}'", fix="check the path")
-    for path in data or paths:
-        yield _file(path, _kind(path) if data else "text")
+    kinds = next((some for some in (_DATA, (".json",)) if any(path.endswith(some) for path in paths)), ("",))
+    for path in paths:
+        if path.endswith(kinds):
+            yield _file(path, _kind(path) if any(kinds) else "text")
+        elif os.path.basename(path) != MANIFEST:
+            left_out.add(f"of other kinds than {', '.join(sorted(kinds))}", path)
 
 
 def place(word: str) -> str:
@@ -97,10 +100,6 @@ def place(word: str) -> str:
     parts = word.split("/")
     first = next(number for number, part in enumerate(parts) if any(char in part for char in _PATTERN))
     return "/".join(parts[:first]) or ("/" if word.startswith("/") else ".")
-
-
-def _is_hidden(where: str, folder: str) -> bool:
-    return any(part.startswith(".") and part != "." for part in os.path.relpath(where, folder).split(os.sep))
 
 
 def _kind(path: str) -> Kind:

@@ -14,11 +14,11 @@ from pathlib import Path
 
 from primus_core import get_logger
 from primus_core.errors import MachineError, RequestError
+from primus_data.sources.walk import READ_ALREADY, LeftOut, visible_files
 from primus_machine.errors import as_line
 from primus_machine.files import trust
 from primus_machine.files.atomic import link_atomically
 from primus_machine.host import HostRoot
-from primus_machine.text import printable
 from primus_machine.units import counted
 
 __all__ = ["INTERRUPTED", "STDLIB", "Text", "Write", "cache_key", "documents", "has_text", "main", "pieces"]
@@ -33,30 +33,9 @@ Write = Callable[[Path, list[Text], int, int], None]
 """Writes tokenizer and documents into a folder: of these texts, with so many tokens, cut to so many characters."""
 
 SUFFIXES = {".md", ".py", ".rst", ".txt"}
-SKIPPED_FOLDERS = {"__pycache__", "site-packages", "dist-packages", "test", "tests", "idle_test", "_bundled"}
+_NOT_OF_STDLIB = {"__pycache__", "site-packages", "dist-packages", "test", "tests", "idle_test", "_bundled"}
+"""Folders in the one of the standard library that are not trained on."""
 LARGEST_FILE = 1 << 20
-_SAME = "links to a file that is read already"
-_MOST_NAMED = 3
-
-
-class LeftOut:
-    """Files of a folder that are not trained on, by the reason."""
-
-    def __init__(self) -> None:
-        self.names: dict[str, list[str]] = {}
-
-    def add(self, why: str, name: str) -> None:
-        """Count one."""
-        self.names.setdefault(why, []).append(name)
-
-    def __str__(self) -> str:
-        """Return how many of each kind, with some names: `2 not UTF-8 (a.txt, b.txt)`."""
-        return "; ".join(f"{len(names)} {why} ({_some(names)})" for why, names in sorted(self.names.items()))
-
-
-def _some(names: list[str]) -> str:
-    more = len(names) - _MOST_NAMED
-    return ", ".join(map(printable, sorted(names)[:_MOST_NAMED])) + (f" and {more} more" if more > 0 else "")
 
 
 def documents(source: str) -> tuple[list[Text], LeftOut]:
@@ -64,12 +43,13 @@ def documents(source: str) -> tuple[list[Text], LeftOut]:
     import sysconfig  # planning only reads a constant here
 
     root = Path(sysconfig.get_paths()["stdlib"] if source == STDLIB else source)
-    texts, left_out, read = list[Text](), LeftOut(), set[tuple[int, int]]()
-    for path in sorted(_walk(root), key=lambda path: path.relative_to(root).as_posix()):
-        name = path.relative_to(root).as_posix()
+    texts, left_out, read = dict[str, Text](), LeftOut(str(root)), set[tuple[int, int]]()
+    names = _stdlib_files(str(root)) if source == STDLIB else _own_files(str(root), left_out)
+    for name in sorted(names, key=lambda name: (os.path.islink(name), name)):  # of a file and a link: the file
+        path = Path(name)
         about = path.stat() if path.is_file() else None
         place = (about.st_dev, about.st_ino) if about else (0, 0)
-        if why := _SAME if place in read else _unfit(path, about):
+        if why := READ_ALREADY if place in read else _unfit(path, about):
             left_out.add(why, name)
             continue
         try:
@@ -81,17 +61,17 @@ def documents(source: str) -> tuple[list[Text], LeftOut]:
             left_out.add("binary" if "\0" in text else "empty", name)
             continue
         read.add(place)
-        texts.append((path.name, text))
+        texts[name] = (path.name, text)
     if not texts:
         what = f"no text in {root}{'; left out: ' if left_out.names else ''}{left_out}"
         why = f"looked for {', '.join(sorted(SUFFIXES))} up to {LARGEST_FILE} bytes"
         raise RequestError(what, why=why, fix="set data.text to a folder with text in UTF-8")
-    return texts, left_out
+    return [texts[name] for name in sorted(texts)], left_out
 
 
 def has_text(source: str) -> bool:
     """Return whether a folder has a file that can be trained on. It stops at the first one."""
-    for path in _walk(Path(source)):
+    for path in map(Path, _own_files(source, LeftOut())):
         about = path.stat() if path.is_file() else None
         with suppress(OSError, UnicodeDecodeError):
             if not _unfit(path, about) and path.read_bytes().decode("utf-8-sig").strip():
@@ -99,10 +79,15 @@ def has_text(source: str) -> bool:
     return False
 
 
-def _walk(root: Path) -> Iterator[Path]:
-    for folder, folders, files in os.walk(root):
-        folders[:] = [name for name in folders if name not in SKIPPED_FOLDERS and not name.startswith(("config-", "."))]
-        yield from (Path(folder, name) for name in files if not name.startswith("."))
+def _own_files(root: str, left_out: LeftOut) -> Iterator[str]:
+    return visible_files(root, left_out, lambda name: "caches of Python" * (name == "__pycache__"))
+
+
+def _stdlib_files(root: str) -> Iterator[str]:
+    def refuse(name: str) -> str:
+        return "not of the library" * (name in _NOT_OF_STDLIB or name.startswith("config-"))
+
+    return visible_files(root, LeftOut(), refuse)
 
 
 def _unfit(path: Path, about: os.stat_result | None) -> str:

@@ -52,6 +52,8 @@ class _Reader:
     def __init__(self, text: str, path: str, known: dict[str, str]) -> None:
         self.text, self.path, self.known, self.at = text, path, known, 0
         self.open_quote = ""
+        self.assigned = set[str]()
+        """Names that the file itself gives a value."""
 
     @property
     def line(self) -> int:
@@ -76,6 +78,9 @@ class _Reader:
         said = [word.text for word in words[:2]]
         front = 1 if said[:1] == ["export"] else 2 if said == ["declare", "-x"] else 0
         words = words[front:]
+        if front and (not words or words[0].text.startswith("-")):
+            what = f"'{raw}' names no variable" if not words else f"options of `{said[0]}` are not supported: '{raw}'"
+            raise RequestError(f"{self.path}:{line}: {what}", fix="write export NAME=VALUE, or remove the line")
         passed = self.known if front and "=" in words[0].text else [word.text for word in words if front]
         if len(words) > 1 and not all("=" in word.text or word.text in passed for word in words):
             name, equals, _ = words[0].text.partition("=")
@@ -83,7 +88,7 @@ class _Reader:
             fix = "quote a value with blanks: NAME='a b'" if equals else "write NAME=VALUE, without blanks around '='"
             raise RequestError(f"{self.path}:{line}: {what}", fix=f"{fix}; Primus runs no commands of this file")
         for word in words:
-            yield word
+            yield word._replace(text=f"{word.text}={self.known[word.text]}") if word.text in self.assigned else word
 
     def word(self) -> Assignment | None:
         """Read a word; None: the statement ends."""
@@ -101,6 +106,7 @@ class _Reader:
         name, equals, value = "".join(parts).partition("=")
         if equals:
             self.known[name] = value
+            self.assigned.add(name)
         return Assignment(name + equals + value, line)
 
     def part(self, *, is_value_start: bool) -> str:
@@ -116,14 +122,20 @@ class _Reader:
             found = next((start for start in _FIXES if self.text.startswith(start, self.at)), char)
             fix = _FIXES.get(found, "put the value into single quotes")
             raise self.refuse(f"'{found}' has a meaning in a shell", fix)
-        if char == "~" and is_value_start and "HOME" in self.known:
-            self.at += 1
-            return self.known["HOME"]
+        if char == "~" and is_value_start:
+            return self.home()
         if char == "\\":
             self.at += 2
             return self.text[self.at - 1 : self.at].replace("\n", "")
         self.at += 1
         return char
+
+    def home(self) -> str:
+        """Read `~`, alone or before a `/`."""
+        self.at += 1
+        if self.text[self.at : self.at + 1] not in ("", *"/: \t\n;"):
+            raise self.refuse("only your own ~ is expanded", "write the whole path, or put '~' into quotes")
+        return self.known.get("HOME", "~")
 
     def quoted(self, quote: str) -> str:
         """Read up to the closing quote. Double quotes keep `$` and some backslashes."""
@@ -153,10 +165,10 @@ class _Reader:
         match = _REFERENCE.match(self.text, self.at)
         if not match:
             if self.text.startswith(refused, self.at + 1):
-                is_command = self.text.startswith("(", self.at + 1)
-                fix = (
-                    _NO_COMMANDS if is_command else "write the value itself; a '$' that belongs to it: in single quotes"
-                )
+                fix = "write the value itself; a '$' that belongs to it: in single quotes"
+                if re.compile(rf"\{{{_NAME}:?-").match(self.text, self.at + 1):
+                    fix = "write the default as plain text, without quotes and references"
+                fix = _NO_COMMANDS if self.text.startswith("(", self.at + 1) else fix
                 raise self.refuse("only $NAME, ${NAME} and ${NAME:-default} are expanded", fix)
             self.at += 1
             return "$"

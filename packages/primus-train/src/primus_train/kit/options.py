@@ -56,6 +56,10 @@ def load(path: str | FilePath) -> tuple[str, dict[str, Option]]:
     return data["version"], options
 
 
+_SECTIONS = {"data", "model"}
+"""Beside the framework's settings, where a backend reads them itself."""
+
+
 class Checked(NamedTuple):
     """What became of settings."""
 
@@ -140,6 +144,7 @@ class _Walk(NamedTuple):
         prefix = "".join(f"{part}." for part in path[:-1])
         beside = {name[len(prefix) :].split(".")[0] for name in self.options if name.startswith(prefix)}
         known = f"known in '{prefix[:-1]}': {', '.join(sorted(beside))}" if prefix and beside else ""
+        beside |= set() if prefix else _SECTIONS
         what = f"{self.framework} has no setting '{dotted(path)}'"
         if instead := former.instead("train", dotted(path)):
             return ConfigError(what, where=where, fix=instead, options=options), set()

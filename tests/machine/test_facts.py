@@ -219,6 +219,16 @@ def test_the_captured_vega_is_unknown_and_counts_by_its_unique_id() -> None:
     )
 
 
+def test_gpus_at_one_address_without_unique_ids_are_not_merged(tmp_path: Path) -> None:
+    tree = {
+        path: re.sub("location_id [0-9]+", "location_id 6400", re.sub("unique_id [0-9]+\n", "", text))
+        for path, text in machines.amd("MI210", gpus=2).items()
+    }
+    found = read(tmp_path, tree)
+    assert (len(found.gpus), found.physical_gpus) == (2, 2)
+    assert {gpu.partitions for gpu in found.gpus} == {1}
+
+
 def test_several_missing_partitions_are_named_for_each_gpu(tmp_path: Path) -> None:
     found = read(tmp_path, without(machines.amd("MI300X", parts=8), 3, 4, 12))
     assert found.notes == (

@@ -11,6 +11,7 @@ from tests.preflight import nodes
 from primus_machine import cgroups
 from primus_machine.captures import capture
 from primus_machine.host import HostRoot
+from primus_preflight.checks.check import LACKING
 from primus_preflight.checks.findings import Finding
 
 HERE = Path(__file__).parent
@@ -50,6 +51,42 @@ def test_what_an_older_capture_does_not_hold_is_unknown(name: str) -> None:
     assert of(known, "gpu.xgmi") == [("unknown", "")] * 8
     asked = {"gpu.driver", "gpu.access", "gpu.temperature", "gpu.uncorrectable", "gpu.pcie-width", "gpu.memory-used"}
     assert {known[key].status for key in known if key[0] in asked} == {"unknown"}
+
+
+ABSENCES = {
+    *("host.iommu", "host.acs", "host.memlock", "host.memory-errors", "gpu.driver", "gpu.rocm", "gpu.pcie-width"),
+    *("network.distance", "network.ports", "network.active-ports", "network.rate", "network.interface"),
+}
+"""Checks that are skipped where what they look at is absent."""
+GPU_LACKING = {"gpu.count", "gpu.model", "gpu.mode", "gpu.xgmi"}
+
+
+def test_what_a_capture_does_not_show_is_not_said_to_be_absent() -> None:
+    thin = nodes.held({"proc/cpuinfo": "processor: 0\n", "sys/": ""})
+    bare = {one.check: one for one in nodes.found(thin)}
+    assert {(bare[name].status, bare[name].why) for name in ABSENCES | GPU_LACKING} == {("unknown", LACKING)}
+    known = {check: one for (check, _), one in found(HERE.parent / "machine/captures/mi210-8.tar.gz").items()}
+    lacking = {name for name in ABSENCES if known[name].why == LACKING}
+    assert lacking == ABSENCES - {"host.iommu", "host.acs", "host.memlock", "gpu.driver", "gpu.pcie-width"}
+    assert [one.check for one in known.values() if "here" in one.why or "no route" in one.why] == []
+
+
+def test_what_a_capture_shows_to_be_empty_or_missing_is_absent() -> None:
+    folders = {"sys/bus/pci/devices/": "", "sys/class/net/lo/": "", "proc/net/route": "Iface\tDestination\n"}
+    tree = {**folders, **nodes.asked(access={"/sys/devices/system/edac/mc": "missing"})}
+    known = {one.check: one for one in nodes.found(nodes.held(tree))}
+    assert {known[name].status for name in ABSENCES} == {"skip"}
+    assert known["gpu.count"].why == "no GPU here"
+    alone = {**nodes.healthy(), **nodes.asked(access={"/opt/rocm": "missing"})}
+    del alone["opt/rocm/.info/version"]
+    [rocm] = [one for one in nodes.found(nodes.held(alone)) if one.check == "gpu.rocm"]
+    assert (rocm.status, rocm.why) == ("skip", "not in /opt/rocm: it may be in the container or the wheels")
+
+
+def test_a_captured_gpu_that_is_not_in_the_table_is_named_with_what_to_do() -> None:
+    one = found(HERE.parent / "machine/captures/vega-2.tar.gz")["gpu.model", ""]
+    assert (one.status, one.why.partition(",")[0]) == ("unknown", "1002:6860 is not in Primus's table of GPUs")
+    assert "PRIMUS_GPU_MODEL=<model>" in one.fix
 
 
 @pytest.mark.full

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from dataclasses import replace
@@ -18,6 +19,8 @@ from primus_machine import facts
 from primus_preflight.checks import thresholds
 from primus_preflight.checks.check import Node
 from primus_preflight.network import collectives
+
+CAPTURES = Path(__file__).parent.parent / "machine/captures"
 
 ASSUMED = ("--skip", "host.disk")
 """Of a tree, the room for runs is not known."""
@@ -141,6 +144,35 @@ def test_a_wrong_request_is_refused_before_anything_starts(
     assert done.returncode == 2
     assert why in done.stderr
     assert not (tmp_path / "output").exists()
+
+
+@pytest.mark.parametrize(
+    ("lists", "what"),
+    [
+        (
+            {"ROCR_VISIBLE_DEVICES": "1", "HIP_VISIBLE_DEVICES": "1"},
+            "ROCR_VISIBLE_DEVICES=1 and HIP_VISIBLE_DEVICES=1 leave no GPU",
+        ),
+        ({"ROCR_VISIBLE_DEVICES": "0,0"}, "ROCR_VISIBLE_DEVICES is '0,0', which names a GPU twice"),
+    ],
+)
+def test_a_wrong_list_of_visible_gpus_of_a_captured_machine_is_a_wrong_request(
+    primus: Run, tmp_path: Path, lists: dict[str, str], what: str
+) -> None:
+    done = primus("direct", "--", "preflight", "--assume-host", f"{CAPTURES}/mi210-8.tar.gz", env=lists)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert f"error: {what}\n" in done.stderr
+    assert not (tmp_path / "output").exists()
+
+
+def test_all_that_a_capture_lacks_is_told_in_one_paragraph(primus: Run) -> None:
+    done = primus("direct", "--", "preflight", "--assume-host", f"{CAPTURES}/mi300x-cpx-63-of-64.tar.gz")
+    assert done.returncode == 1
+    [paragraph] = [one for one in done.stdout.split("\n\n") if "capture" in one and not one.startswith("skipped")]
+    assert paragraph.startswith("UNKNOWN the capture lacks it: host.iommu, ")
+    assert {"host.governor", "host.memory-errors", "gpu.xgmi", "network.ports"} <= set(
+        re.findall(r"[\w.-]+", paragraph)
+    )
 
 
 def test_checks_are_chosen_by_a_list(primus: Run) -> None:

@@ -91,6 +91,7 @@ def cpu_only() -> Tree:
     """A machine for tests."""
     tree: Tree = {
         **machines.base(cpus=4),
+        f"{PCI}/": "",
         "sys/class/net/lo/operstate": "unknown\n",
         "sys/class/net/eth0/operstate": "up\n",
     }
@@ -307,6 +308,19 @@ def test_a_machine_without_gpus_has_an_honest_tree() -> None:
         "└─ NUMA node not known\n"
         "   └─ eth0  Ethernet  up  10 Gb/s  virtio_net"
     )
+
+
+def test_of_a_machine_that_shows_neither_gpus_nor_adapters_both_are_not_known() -> None:
+    assert tree.summary(of({"proc/cpuinfo": "", "sys/": ""})) == "GPUs not known, adapters not known"
+
+
+def test_two_gpus_that_report_one_address_are_two_and_only_lists_narrow_the_view() -> None:
+    vega = captured("../../machine/captures/vega-2")
+    found = of(vega)
+    assert [(gpu.index, gpu.address) for gpu in found.gpus] == [(0, "0000:19:00.0"), (1, "0000:19:00.0")]
+    assert not any("are shown" in note for note in found.notes)
+    narrowed = of(vega.with_environ({"ROCR_VISIBLE_DEVICES": "1"}))
+    assert "1 of 2 GPUs are shown, those that ROCR_VISIBLE_DEVICES leaves visible" in narrowed.notes
 
 
 def test_what_only_nvidias_tools_see_is_said_to_be_not_known() -> None:

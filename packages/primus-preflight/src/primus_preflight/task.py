@@ -16,7 +16,7 @@ from primus_core.plugins.contracts import Scope, TaskCall, TaskPlan
 from primus_core.request.arguments import Parser, whole_number
 from primus_machine import variables
 from primus_machine.facts import Facts
-from primus_machine.gpus.visible import hides_gpus
+from primus_machine.gpus.visible import hides_gpus, visible
 from primus_preflight import paths
 from primus_preflight.checks import catalogue, thresholds
 from primus_preflight.checks.check import GROUPS, LEVELS, Check, Level
@@ -193,9 +193,11 @@ def _validate(args: argparse.Namespace, call: TaskCall) -> None:
 
         history.check(args.baseline)
     if args.assume_host:
+        from primus_machine import facts
         from primus_machine.captures import capture
 
-        capture.read(args.assume_host, call.facts.host)
+        found = facts.read(capture.read(args.assume_host, call.facts.host))
+        visible(found.gpus, found.environ)  # of this machine, the plan has asked already
     if call.distributed.nnodes == 1:  # of several, only node 0 would be refused, and the others would wait for it
         for path in args.output:
             paths.check_output("--output", path)

@@ -22,7 +22,7 @@ from primus_machine.facts import Facts
 from primus_machine.host import HostRoot
 from primus_machine.units import counted
 from primus_preflight import judging, progress, task
-from primus_preflight.checks.check import LACKING, Check, Node
+from primus_preflight.checks.check import Check, Node, lacking
 from primus_preflight.checks.findings import Finding
 from primus_preflight.meeting import peers
 from primus_preflight.meeting.peers import Meeting, Place
@@ -143,9 +143,8 @@ def _looked_at(node: Node, checks: Sequence[Check], host: str, node_rank: int) -
 
 
 def _not_captured(one: Finding) -> Finding:
-    fix = "capture the machine again, as root: primus env capture -o FILE"
     is_lacking = one.status == "unknown" and one.cause != "threshold"  # that one does not apply, whatever is read
-    return replace(one, why=LACKING, fix=fix, cause="capture") if is_lacking else one
+    return lacking(one) if is_lacking else one
 
 
 def _logged(what: Callable[[], str], node_rank: int) -> AbstractContextManager[None]:

@@ -174,7 +174,7 @@ def _packages(nodes: list[_Node]) -> list[str]:
     # The driver does not say which two dies share a package: they follow each other on the bus (Frontier, LUMI).
     pairs = {node.folder: f"package {index // node.parts}" for index, node in enumerate(dies)}
     # One place twice is no partition of a GPU: only such nodes are told apart by their unique ids, which newer drivers
-    # give to each partition, and older ones to each GPU.
+    # give to each partition, and older ones to each GPU; without any, each is a GPU of its own.
     places = Counter((_package(node), node.partition) for node in nodes)
     alike = {package for (package, _), count in places.items() if count > 1}
     return [pairs.get(node.folder) or _package(node, unique=_package(node) in alike) for node in nodes]
@@ -182,7 +182,7 @@ def _packages(nodes: list[_Node]) -> list[str]:
 
 def _package(node: _Node, *, unique: bool = False) -> str:
     place = node.address() if node.parts == 1 else node.address(0)  # a whole GPU's function is one of PCI
-    return f"{place} {node.get('unique_id')}" if unique else place
+    return f"{place} {node.get('unique_id') or node.folder}" if unique else place
 
 
 def _device(host: HostRoot, node: _Node, gpu: int, group: list[_Node]) -> Gpu:

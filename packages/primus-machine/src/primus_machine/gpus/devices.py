@@ -28,6 +28,7 @@ __all__ = [
     "named",
     "numa_node",
     "number",
+    "pci_id",
     "requested_model",
 ]
 

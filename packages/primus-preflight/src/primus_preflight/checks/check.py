@@ -11,18 +11,35 @@ from primus_machine.gpus.visible import choosing, hides_gpus, visible
 from primus_machine.host import HostRoot
 from primus_preflight.checks.findings import Finding, sound
 from primus_preflight.checks.rule import Rule
+from primus_preflight.machine.files import shows_gpus
 
 if TYPE_CHECKING:
     from primus_preflight.meeting.peers import Meeting
 
-__all__ = ["GROUPS", "LACKING", "LEVELS", "Ask", "Check", "Level", "Node"]
+__all__ = [
+    "AGAIN",
+    "GROUPS",
+    "LACKING",
+    "LEVELS",
+    "NO_GPU",
+    "Ask",
+    "Check",
+    "Level",
+    "Node",
+    "absence",
+    "lacking",
+    "no_gpu",
+    "unseen",
+]
 
 Level = Literal["quick", "perf", "full"]
 LEVELS: tuple[Level, ...] = ("quick", "perf", "full")
 """What each costs: seconds, minutes, longer. Each contains those before it."""
 LACKING = "the capture lacks it"
 """Why a check of a captured machine is unknown of which the capture has nothing."""
+AGAIN = "capture the machine again, as root: primus env capture -o FILE"
 GROUPS = ("host", "gpu", "network")
+NO_GPU = "no GPU here"
 
 
 class Node(NamedTuple):
@@ -74,6 +91,27 @@ class Node(NamedTuple):
 
 
 Ask = Callable[[Node, Rule], Iterable[Finding]]
+
+
+def lacking(one: Finding) -> Finding:
+    """Return `one`, an unknown, as what a capture lacks."""
+    return replace(one, why=LACKING, fix=AGAIN, cause="capture")
+
+
+def unseen(node: Node, rule: Rule, why: str, subject: str = "") -> Finding:
+    """Return that what a check looks at cannot be read, and why; of a capture, that it lacks it."""
+    found = rule.unknown(subject, why)
+    return found if node.host.is_here else lacking(found)
+
+
+def absence(node: Node, rule: Rule, why: str, *, is_known: bool) -> Finding:
+    """Return that there is nothing to look at; unknown where a capture lacks what would say so."""
+    return rule.skip(why) if is_known else unseen(node, rule, why)
+
+
+def no_gpu(node: Node, rule: Rule) -> Finding:
+    """Return that a check of GPUs finds none."""
+    return rule.skip(node.why_cpu) if node.why_cpu else absence(node, rule, NO_GPU, is_known=shows_gpus(node.host))
 
 
 @dataclass(frozen=True, slots=True)

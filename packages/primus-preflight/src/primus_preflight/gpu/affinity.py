@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from primus_preflight.checks.check import Check, Node
+from primus_preflight.checks.check import Check, Node, absence, no_gpu
 from primus_preflight.checks.findings import Finding
 from primus_preflight.checks.rule import Rule
 from primus_preflight.checks.thresholds import packaged
@@ -24,9 +24,10 @@ def checks() -> tuple[Check, ...]:
 def _distance(node: Node, rule: Rule) -> Iterator[Finding]:
     found = topology.read(node.facts)
     if not found.gpus:
-        yield rule.skip("no GPU here")
+        yield no_gpu(node, rule)
     elif not any(port.active for port in node.facts.network.ports):
-        yield rule.skip("no InfiniBand or RoCE port is up here")
+        is_known = bool(node.facts.network.ports) or found.network_is_shown
+        yield absence(node, rule, "no InfiniBand or RoCE port is up here", is_known=is_known)
     else:
         yield from (_of(found, gpu, rule) for gpu in found.gpus)
 

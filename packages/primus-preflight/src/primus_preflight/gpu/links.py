@@ -7,7 +7,7 @@ from functools import wraps
 
 from primus_machine.facts import Gpu
 from primus_machine.host import HostRoot
-from primus_preflight.checks.check import Ask, Node
+from primus_preflight.checks.check import Ask, Node, no_gpu, unseen
 from primus_preflight.checks.findings import Finding
 from primus_preflight.checks.rule import Rule
 from primus_preflight.machine import kfd
@@ -43,7 +43,7 @@ def needs_gpus(ask: Ask) -> Ask:
         if node.gpus:
             yield from ask(node, rule)
         else:
-            yield rule.skip(node.why_cpu or "no GPU here")
+            yield no_gpu(node, rule)
 
     return asked
 
@@ -71,24 +71,18 @@ def replays(node: Node, rule: Rule) -> Iterator[Finding]:
 def xgmi(node: Node, rule: Rule) -> Iterator[Finding]:
     """Each device has a link to each other one of its hive."""
     found = devices(node)
-    hives: dict[int, set[int]] = {}
-    for one in found:
-        hives.setdefault(one.hive, set()).add(one.number)
     if not found:
         yield rule.unknown("", "the driver's topology cannot be read")
     models = {gpu.device_id: gpu.model for gpu in node.gpus}
-    addresses = {one.number: one.address for one in found}
-    for address in dict.fromkeys(addresses.values()):
+    for address in dict.fromkeys(one.address for one in found):
         parts = [one for one in found if one.address == address]
-        own = rule.of(models[parts[0].properties["device_id"]])
-        yield _joined(own, address, parts, hives, addresses)
+        yield _joined(node, rule.of(models[parts[0].properties["device_id"]]), parts, found)
 
 
-def _joined(
-    rule: Rule, address: str, parts: Sequence[kfd.KfdNode], hives: dict[int, set[int]], addresses: dict[int, str]
-) -> Finding:
-    """Of one GPU, with all of its partitions."""
-    hive = hives[parts[0].hive] if parts[0].hive else set()
+def _joined(node: Node, rule: Rule, parts: Sequence[kfd.KfdNode], found: Sequence[kfd.KfdNode]) -> Finding:
+    """Of one GPU, with all of its partitions, among those that were `found`."""
+    address, addresses = parts[0].address, {one.number: one.address for one in found}
+    hive = {one.number for one in found if one.hive and one.hive == parts[0].hive}
     others = {addresses[number] for number in hive} - {address}
     if not others:
         alone = rule.is_set and len(set(addresses.values())) > 1
@@ -98,7 +92,7 @@ def _joined(
             else rule.skip("in no hive", address)
         )
     if any(one.xgmi is None for one in parts):
-        return rule.unknown(address, "its io_links cannot be read")
+        return unseen(node, rule, "its io_links cannot be read", address)
     lost = {addresses[to] for one in parts for to in hive - {one.number} - (one.xgmi or frozenset())}
     measured = f"{len(others - lost)} of {len(others)}"
     if lost:

@@ -7,16 +7,16 @@ from dataclasses import replace
 
 from primus_machine.facts import Gpu
 from primus_machine.gpus import state
-from primus_machine.gpus.devices import absent
+from primus_machine.gpus.devices import absent, pci_id
 from primus_machine.units import counted
-from primus_preflight.checks.check import Ask, Check, Node
+from primus_preflight.checks.check import NO_GPU, Ask, Check, Node, absence, no_gpu, unseen
 from primus_preflight.checks.findings import Finding
 from primus_preflight.checks.rule import Rule
 from primus_preflight.checks.thresholds import packaged
 from primus_preflight.gpu import links, measured, pcie
 from primus_preflight.gpu.links import needs_amd, needs_gpus, whole
 from primus_preflight.machine import kfd
-from primus_preflight.machine.files import GIB, GPU_FOLDER, integer
+from primus_preflight.machine.files import GIB, GPU_FOLDER, integer, is_shown, shows_gpus
 
 __all__ = ["checks"]
 
@@ -34,7 +34,7 @@ def checks() -> tuple[Check, ...]:
     held = (_KFD, f"{kfd.FOLDER}/*/gpu_id", f"{_PROCESSES}/*/pasid", f"{_PROCESSES}/*/vram_*")
     return (
         _check("driver", "the driver is loaded", driver, _driver),
-        _check("rocm", "the version of ROCm", ("/opt/rocm/.info/version",), _rocm),
+        _check("rocm", "the version of ROCm", ("/opt/rocm/.info/version", "access:/opt/rocm"), _rocm),
         _check("count", "no GPU is missing", (f"{kfd.FOLDER}/*/properties", f"{of_gpu}/device"), _count),
         _check("model", "all GPUs have the same, known model", (f"{kfd.FOLDER}/*/properties",), _model),
         _check("partitions", "no partition is missing", (f"{kfd.FOLDER}/*/properties",), _partitions),
@@ -69,7 +69,7 @@ def _driver(node: Node, rule: Rule) -> Iterator[Finding]:
     elif on_bus := _on_bus(node):
         yield rule.bad("", "not loaded", f"GPUs on the PCI bus, but none is the driver's: {', '.join(on_bus)}")
     else:
-        yield rule.skip("no GPU here")
+        yield no_gpu(node, rule)
 
 
 def _in_tree(node: Node, rule: Rule) -> Finding | None:
@@ -84,8 +84,9 @@ def _rocm(node: Node, rule: Rule) -> Iterator[Finding]:
     if node.gpus[0].vendor != "amd":
         yield rule.skip("no AMD GPU here")
     else:
-        found = node.facts.rocm
-        yield rule.good("", found) if found else rule.skip("not in /opt/rocm: it may be in the container or the wheels")
+        found, why = node.facts.rocm, "not in /opt/rocm: it may be in the container or the wheels"
+        is_known = is_shown(node.host, "/opt/rocm")
+        yield rule.good("", found) if found else absence(node, rule, why, is_known=is_known)
 
 
 def _count(node: Node, rule: Rule) -> Iterator[Finding]:
@@ -112,7 +113,9 @@ def _count(node: Node, rule: Rule) -> Iterator[Finding]:
 
 def _no_gpu(node: Node, rule: Rule) -> Finding:
     """Unless somebody wants to train on the CPUs, a node without a GPU may have lost them."""
-    found = rule.none(node.why_cpu or "no GPU here")
+    if not (node.why_cpu or shows_gpus(node.host)):
+        return unseen(node, rule, NO_GPU)
+    found = rule.none(node.why_cpu or NO_GPU)
     if node.why_cpu or found.status != "skip" or _on_bus(node):
         return found
     find = "find them: `lspci -d 1002:` (NVIDIA: `lspci -d 10de:`), of the package pciutils"
@@ -141,8 +144,10 @@ def _model(node: Node, rule: Rule) -> Iterator[Finding]:
         few = min(groups.values(), key=len)
         yield rule.bad("", listed, f"the minority: {', '.join(gpu.pci_address for gpu in few)}")
     elif "" in groups:
-        ids = {f"{gpu.vendor} {gpu.device_id:04x}" for gpu in groups[""]}
-        yield rule.unknown("", f"Primus does not know {', '.join(sorted(ids))}: so it has no thresholds")
+        ids = ", ".join(sorted({pci_id(gpu.vendor, gpu.device_id) for gpu in groups[""]}))
+        why = f"{ids} is not in Primus's table of GPUs, so there are no thresholds for it"
+        fix = f"if it is a model that Primus knows: PRIMUS_GPU_MODEL=<model>; or skip the check: --skip {rule.check}"
+        yield replace(rule.unknown("", why), fix=fix)
     else:
         yield rule.good("", next(iter(groups)))
 
@@ -159,7 +164,8 @@ def _partitions(node: Node, rule: Rule) -> Iterator[Finding]:
 def _mode(node: Node, rule: Rule) -> Iterator[Finding]:
     modes = {gpu.pci_address: gpu.mode for gpu in whole(node.gpus)}
     if not any(modes.values()):
-        yield rule.skip("GPUs of this model are not partitioned")
+        is_known = any(gpu.model for gpu in node.gpus) or is_shown(node.host, GPU_FOLDER)
+        yield absence(node, rule, "GPUs of this model are not partitioned", is_known=is_known)
     elif len(found := sorted(set(modes.values()))) > 1:
         few = min(found, key=list(modes.values()).count)
         which = [address for address, mode in modes.items() if mode == few]

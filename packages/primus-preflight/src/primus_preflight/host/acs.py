@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from primus_machine.units import counted
-from primus_preflight.checks.check import Node
+from primus_preflight.checks.check import Node, no_gpu
 from primus_preflight.checks.findings import Finding
 from primus_preflight.checks.rule import Rule
 
@@ -31,7 +31,7 @@ def ask(node: Node, rule: Rule) -> Iterator[Finding]:
         name for name in host.names(_DEVICES) if (host.text(f"{_DEVICES}/{name}/class") or "").startswith(_BRIDGE)
     ]
     if not node.facts.gpus:
-        yield rule.skip("no GPU here")
+        yield no_gpu(node, rule)
     elif not bridges:
         yield rule.unknown("", f"no bridge is seen in {_DEVICES}")
     else:

@@ -8,12 +8,12 @@ from collections.abc import Iterator
 from primus_machine import cgroups
 from primus_machine.host import HostRoot, numbered
 from primus_machine.units import counted
-from primus_preflight.checks.check import Ask, Check, Node
+from primus_preflight.checks.check import Ask, Check, Node, absence, no_gpu, unseen
 from primus_preflight.checks.findings import Finding
 from primus_preflight.checks.rule import Rule
 from primus_preflight.checks.thresholds import packaged
 from primus_preflight.host import acs, measured
-from primus_preflight.machine.files import GIB, bracketed, cpus, integer, meminfo
+from primus_preflight.machine.files import GIB, bracketed, cpus, integer, is_shown, meminfo, shows_gpus, shows_network
 
 __all__ = ["checks"]
 
@@ -21,6 +21,7 @@ _CPUS = "/sys/devices/system/cpu"
 _THP = "/sys/kernel/mm/transparent_hugepage/enabled"
 _NUMA = "/proc/sys/kernel/numa_balancing"
 _EDAC = "/sys/devices/system/edac/mc"
+_EDAC_FILES = (f"{_EDAC}/mc*/ue_count", f"access:{_EDAC}")
 _UNLIMITED = 2**62
 """Beyond it, a limit of memory is none: cgroup v1 writes 2^63 less a page."""
 
@@ -46,7 +47,7 @@ def checks() -> tuple[Check, ...]:
         _check("cgroup-cpu", "no cgroup limits CPU time", _cgroup_files("cpu.max"), _cgroup_cpu),
         _check("memory", "the machine has enough memory", ("/proc/meminfo",), _memory),
         _check("memory-available", "no other process uses the machine", ("/proc/meminfo",), _memory_available),
-        _check("memory-errors", "memory had no uncorrected errors", (f"{_EDAC}/mc*/ue_count",), _memory_errors),
+        _check("memory-errors", "memory had no uncorrected errors", _EDAC_FILES, _memory_errors),
         _check("disk", "the run directory has free space", (), _disk),
         _check("kernel", "the version of the kernel", ("/proc/sys/kernel/osrelease",), _kernel),
         *measured.checks(),
@@ -66,7 +67,7 @@ def _cgroup_files(name: str) -> tuple[str, ...]:
 def _iommu(node: Node, rule: Rule) -> Iterator[Finding]:
     words = (node.host.text("/proc/cmdline") or "").split()
     if not node.facts.gpus:
-        yield rule.skip("no GPU here")
+        yield no_gpu(node, rule)
     elif not words:
         yield rule.unknown("", "/proc/cmdline cannot be read")
     else:
@@ -95,7 +96,7 @@ def _governor(node: Node, rule: Rule) -> Iterator[Finding]:
     online = cpus(host.text(f"{_CPUS}/online")) or set(found)
     read = {cpu: word for cpu, word in found.items() if word and cpu in online}
     if not found:
-        yield rule.unknown("", f"{_CPUS} cannot be read")
+        yield unseen(node, rule, f"{_CPUS} cannot be read")
     elif not read:
         yield rule.skip("no CPU has a governor: a hypervisor or the firmware sets the frequency")
     elif wrong := {cpu: word for cpu, word in read.items() if word not in rule.allowed}:
@@ -127,7 +128,8 @@ def _limit(host: HostRoot, name: str) -> float | None:
 
 def _memlock(node: Node, rule: Rule) -> Iterator[Finding]:
     if not node.facts.gpus and not node.facts.network.ports:
-        yield rule.skip("neither GPU nor RDMA adapter here, so nothing pins memory")
+        is_known = shows_gpus(node.host) and shows_network(node.host)
+        yield absence(node, rule, "neither GPU nor RDMA adapter here, so nothing pins memory", is_known=is_known)
         return
     found = _limit(node.host, "Max locked memory")
     yield _bytes(rule, found, "/proc/self/limits cannot be read", unlimited=found == float("inf"))
@@ -196,7 +198,8 @@ def _memory_available(node: Node, rule: Rule) -> Iterator[Finding]:
 def _memory_errors(node: Node, rule: Rule) -> Iterator[Finding]:
     controllers = [name for name in node.host.names(_EDAC) if re.fullmatch(r"mc[0-9]+", name)]
     if not controllers:
-        yield rule.skip("the kernel has no driver for the memory controller (EDAC)")
+        why = "the kernel has no driver for the memory controller (EDAC)"
+        yield absence(node, rule, why, is_known=is_shown(node.host, _EDAC))
     for name in controllers:
         path = f"{_EDAC}/{name}/ue_count"
         yield rule.number(

@@ -6,10 +6,27 @@ import re
 
 from primus_machine.host import HostRoot, integer
 
-__all__ = ["GIB", "GPU_FOLDER", "bracketed", "cpus", "integer", "meminfo"]
+__all__ = ["GIB", "GPU_FOLDER", "bracketed", "cpus", "integer", "is_shown", "meminfo", "shows_gpus", "shows_network"]
 
 GIB = 2**30
 GPU_FOLDER = "/sys/bus/pci/devices"
+_GPU_LISTS = (GPU_FOLDER, "/sys/class/kfd/kfd/topology/nodes", "/proc/driver/nvidia/gpus")
+
+
+def is_shown(host: HostRoot, folder: str) -> bool:
+    """Return whether the machine says what a folder holds, if only that it is missing: a capture may not."""
+    above, _, name = folder.rpartition("/")
+    return host.is_here or name in host.names(above) or bool(host.access(folder))
+
+
+def shows_gpus(host: HostRoot) -> bool:
+    """Return whether the machine would show a GPU if it had one."""
+    return any(is_shown(host, folder) for folder in _GPU_LISTS)
+
+
+def shows_network(host: HostRoot) -> bool:
+    """Return whether the machine shows its adapters. Each has an interface, `lo`: where none is seen, none is shown."""
+    return bool(host.names("/sys/class/net")) or is_shown(host, "/sys/class/infiniband")
 
 
 def bracketed(text: str | None) -> str | None:

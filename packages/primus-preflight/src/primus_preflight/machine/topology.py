@@ -10,11 +10,11 @@ from dataclasses import dataclass, field, replace
 from itertools import combinations_with_replacement
 from typing import Literal, NamedTuple
 
-from primus_machine.facts import Facts
+from primus_machine.facts import Facts, Gpu
 from primus_machine.gpus.devices import PCI, VENDORS
 from primus_machine.gpus.visible import choosing, hides_gpus, visible
 from primus_preflight.machine import kfd, nics, pci
-from primus_preflight.machine.files import cpus, integer
+from primus_preflight.machine.files import cpus, integer, shows_gpus, shows_network
 from primus_preflight.machine.nics import Nic
 
 __all__ = ["READS", "Accelerator", "Joint", "Near", "NumaNode", "Topology", "read"]
@@ -112,7 +112,9 @@ class Topology:
     notes: tuple[str, ...] = ()
     bus: pci.Bus = field(default_factory=lambda: pci.Bus(()))
     network_is_shown: bool = True
-    """Every machine has an interface: where none is seen, nothing is known of adapters."""
+    """Whether adapters are known, if only that there is none."""
+    gpus_are_shown: bool = True
+    """Whether GPUs are known, if only that there is none."""
 
     @property
     def hives(self) -> dict[int, list[Accelerator]]:
@@ -157,6 +159,11 @@ class Topology:
         return Near((), "no adapter is up" if self.nics else self.no_nics, is_known=self.network_is_shown)
 
     @property
+    def no_gpus(self) -> str:
+        """What is to be said where there are no GPUs."""
+        return "no GPU" if self.gpus_are_shown else "GPUs not known"
+
+    @property
     def no_nics(self) -> str:
         """What is to be said where there are no adapters."""
         return "no adapter" if self.network_is_shown else "adapters not known"
@@ -164,10 +171,10 @@ class Topology:
 
 def read(facts: Facts) -> Topology:
     """The topology of a machine: from the kernel's files alone."""
-    groups: dict[str, list[int]] = {}
+    groups: dict[tuple[int, str], list[int]] = {}
     hides_all = hides_gpus(facts.gpus, facts.environ)
     for index in range(len(facts.gpus)) if hides_all else visible(facts.gpus, facts.environ):
-        groups.setdefault(facts.gpus[index].pci_address, []).append(index)
+        groups.setdefault(_place(facts.gpus[index]), []).append(index)
     found = kfd.nodes(facts.host, frozenset(gpu.device_id for gpu in facts.gpus))
     nodes = found if len(found) == len(facts.gpus) else ()
     numa = _numa(facts)
@@ -183,8 +190,14 @@ def read(facts: Facts) -> Topology:
         joints,
         notes,
         pci.read(facts.host),
-        bool(facts.host.names("/sys/class/net")),
+        shows_network(facts.host),
+        shows_gpus(facts.host),
     )
+
+
+def _place(gpu: Gpu) -> tuple[int, str]:
+    """Return what tells a GPU from others: dies of one have addresses of their own; two GPUs may report the same."""
+    return gpu.gpu, gpu.pci_address
 
 
 def _numa(facts: Facts) -> tuple[NumaNode, ...]:
@@ -231,9 +244,10 @@ def _fastest(node: kfd.KfdNode, others: Sequence[kfd.KfdNode]) -> float:
 
 
 def _notes(facts: Facts, gpus: int, joints: Sequence[Joint]) -> Iterable[str]:
-    if 0 < gpus < facts.physical_gpus:
+    total = len({_place(gpu) for gpu in facts.gpus})
+    if 0 < gpus < total:
         names = ", ".join(choosing(facts.gpus, facts.environ))
-        yield f"{gpus} of {facts.physical_gpus} GPUs are shown, those that {names} leaves visible"
+        yield f"{gpus} of {total} GPUs are shown, those that {names} leaves visible"
     if gpus > 1 and facts.gpus[0].vendor == "nvidia":
         yield "the kernel does not report NVLink: use nvidia-smi topo -m"
     elif gpus > 1 and sum(joint.a != joint.b for joint in joints) < gpus * (gpus - 1) // 2:

@@ -10,17 +10,19 @@ from primus_machine.collectives import interface_to
 from primus_machine.facts import Port
 from primus_machine.host import HostRoot
 from primus_machine.interconnect import DOWNED, ERRORS, counter
-from primus_preflight.checks.check import Ask, Check, Node
+from primus_preflight.checks.check import Ask, Check, Node, absence, unseen
 from primus_preflight.checks.findings import Finding
 from primus_preflight.checks.rule import Rule
 from primus_preflight.checks.thresholds import packaged
-from primus_preflight.machine.files import integer
+from primus_preflight.machine.files import integer, shows_network
 from primus_preflight.network import collectives, pairs
 
 __all__ = ["checks"]
 
 _IB = "/sys/class/infiniband"
 _NET = "/sys/class/net"
+_ROUTES = ("/proc/net/route", "/proc/net/ipv6_route")
+_NO_ADAPTER = "no InfiniBand or RoCE adapter here"
 _SWITCHED_OFF = ("1:", "3:")
 """Physical states Sleep and Disabled: somebody wants it so."""
 
@@ -30,7 +32,7 @@ def checks() -> tuple[Check, ...]:
     port = f"{_IB}/*/ports/*"
     counters = tuple(f"{port}/counters/{name}" for name in ERRORS)
     gids = (f"{port}/gids/*", f"{port}/gid_attrs/types/*")
-    interfaces = (f"{_NET}/*/operstate", f"{_NET}/*/speed", "/proc/net/route", "/proc/net/ipv6_route")
+    interfaces = (f"{_NET}/*/operstate", f"{_NET}/*/speed", *_ROUTES)
     return (
         _check("ports", "each RDMA port is up or disabled", (f"{port}/state", f"{port}/phys_state"), _ports),
         _check("active-ports", "the number of active RDMA ports", (f"{port}/state",), _active),
@@ -57,7 +59,8 @@ def _needs_ports(ask: Callable[[Node, Rule, Sequence[Port]], Iterator[Finding]],
         if ports:
             yield from ask(node, rule, ports)
         else:
-            yield rule.skip("no InfiniBand or RoCE port is up here" if up else "no InfiniBand or RoCE adapter here")
+            why = "no InfiniBand or RoCE port is up here" if up else _NO_ADAPTER
+            yield absence(node, rule, why, is_known=bool(node.facts.network.ports) or shows_network(node.host))
 
     return asked
 
@@ -88,7 +91,7 @@ def _active(node: Node, rule: Rule) -> Iterator[Finding]:
     ports = node.facts.network.ports
     unread = [port for port in ports if not node.host.text(f"{_folder(port)}/state")]
     if not ports:
-        yield rule.none("no InfiniBand or RoCE adapter here")
+        yield rule.none(_NO_ADAPTER) if shows_network(node.host) else unseen(node, rule, _NO_ADAPTER)
     elif unread:
         yield rule.unknown("", f"the state cannot be read of {', '.join(map(_name, unread))}")
     else:
@@ -178,7 +181,8 @@ def _interface(node: Node, rule: Rule) -> Iterator[Finding]:
     if master in ("", "localhost") or any(address == "::1" or address.startswith("127.") for address in addresses):
         master, addresses = "", ("192.0.2.1", "2001:db8::1")  # nobody's: what leads there leads to the outside
     found = [name for address in addresses if (name := interface_to(facts.network.routes, address))]
-    if not found and master:
+    is_known = node.host.is_here or any(node.host.text(path) is not None for path in _ROUTES)
+    if not found and master and is_known:
         why = (
             f"no route leads to MASTER_ADDR {master}"
             if addresses
@@ -186,7 +190,8 @@ def _interface(node: Node, rule: Rule) -> Iterator[Finding]:
         )
         yield rule.bad("", "none", why) if addresses and facts.network.routes else rule.unknown("", why)
     elif not found:
-        yield rule.skip("no route leads out of this machine, and MASTER_ADDR names no other")
+        why = "no route leads out of this machine, and MASTER_ADDR names no other"
+        yield absence(node, rule, why, is_known=is_known)
     else:
         state = node.host.text(f"{_NET}/{found[0]}/operstate")
         yield rule.word(found[0], state, why=f"{_NET}/{found[0]}/operstate cannot be read")

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from primus_machine.files import plain_json
 from primus_machine.units import counted
-from primus_preflight.checks.check import LACKING
+from primus_preflight.checks.check import AGAIN, LACKING
 from primus_preflight.checks.findings import Finding, Status
 from primus_preflight.verdict.cluster import Cluster
 
@@ -107,9 +107,7 @@ def as_text(cluster: Cluster, width: int = 120, *, brief: bool = False) -> str:
     shown = [row for row in shown if row.finding.cause != "capture"]
     lines = [line for row in shown for line in (*_row_lines(row, width, several=len(cluster.nodes) > 1), "")]
     if lacking:  # once, and not for each check
-        text = (
-            f"UNKNOWN {LACKING}: {', '.join(lacking)}; capture the machine again, as root: primus env capture -o FILE"
-        )
+        text = f"UNKNOWN {LACKING}: {', '.join(lacking)}; {AGAIN}"
         lines += [
             textwrap.fill(text, width, subsequent_indent=" " * 8, break_on_hyphens=False, break_long_words=False),
             "",

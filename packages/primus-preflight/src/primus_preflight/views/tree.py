@@ -36,7 +36,7 @@ def as_text(found: Topology) -> str:
 def summary(found: Topology) -> str:
     """One line."""
     models = list(dict.fromkeys(gpu.model for gpu in found.gpus))
-    parts = [f"{counted(len(found.gpus), 'GPU')} ({', '.join(models)})" if found.gpus else "no GPU"]
+    parts = [f"{counted(len(found.gpus), 'GPU')} ({', '.join(models)})" if found.gpus else found.no_gpus]
     parts += [counted(len(found.hives), "hive")] if found.hives else []
     parts += [counted(len(found.numa), "NUMA node")] if found.numa else []
     return ", ".join([*parts, counted(len(found.nics), "port") if found.nics else found.no_nics])

@@ -308,7 +308,7 @@ def test_a_signal_during_a_hook_ends_it_at_once_and_nothing_is_launched(
         (("--patch", "fxi.sh"), ["--patch: there is no file 'fxi.sh'", "did you mean 'fix.sh'?"]),
         (("--patch", "fix.txt"), ["--patch fix.txt: it is neither a bash nor a Python file", "*.sh or *.py"]),
         (("--patch", "hooks"), ["it is neither a bash nor a Python file"]),
-        (("--hooks", "hoks"), ["--hooks: there is no folder", "hoks", "did you mean 'hooks'?"]),
+        (("--hooks", "hoks"), ["--hooks: there is no folder", "hoks", "did you mean '", "/hooks'?"]),
         (("--hooks", "fix.sh"), ["is not a hooks folder", "--patch FILE"]),
     ],
 )

@@ -52,7 +52,7 @@ def run(words: Sequence[str], layer: str) -> int:
     """Plan the replay as `primus <runtime> -- <task> --replay RUN` does, and carry it out."""
     host = HostRoot()
     front, behind = global_words(words)
-    if any(word.startswith("--config") for word in front):
+    if not layer and any(word.startswith("--config") for word in front):  # before `replay`, it is the system config
         raise RequestError("a replay takes no --config: it has the settings of its run", fix="remove it")
     catalogue = Catalogue.here(host, layer)
     own, layers = _split(behind, catalogue)

@@ -203,7 +203,7 @@ def _stands(data: Any, path: Path) -> bool:
 
 
 def _fields_beside(path: Path) -> list[str]:
-    return strict.keys(Module) if len(path) > 2 else [*strict.keys(Experiment), *[_EXTENDS] * (len(path) == 1)]
+    return strict.keys(Module) if len(path) > 2 else sorted([*strict.keys(Experiment), *[_EXTENDS] * (len(path) == 1)])
 
 
 _MODULES = {"pretrain": "pre_trainer", "posttrain": "post_trainer", "sft": "sft_trainer"}

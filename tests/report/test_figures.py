@@ -24,6 +24,7 @@ from primus_report.figures.records import Events
 from primus_report.figures.report import Report
 from primus_report.figures.run import RunReport, read
 from primus_report.writers.forms import of_runs
+from primus_report.writers.run_sections import sections
 
 
 def report(directory: Path, price: float | None = None) -> RunReport:
@@ -199,6 +200,24 @@ def test_a_validation_is_no_step(tmp_path: Path) -> None:
     found = report(run)
     assert values(found)["last_validation_loss"] == 3.5
     assert values(found)["last_step"] == 5
+
+
+def test_the_report_of_a_benchmark_has_its_results_and_no_figures_of_a_training(tmp_path: Path) -> None:
+    run = make(tmp_path, metadata={"framework": "", "task": "bench memory"})
+    cases = [
+        {"name": "copy", "value": 6.65, "unit": "GB/s", "verified": True, "error": None},
+        {"name": "triad", "value": None, "unit": "GB/s", "verified": None, "error": "out of memory"},
+    ]
+    steadiness = {"steady": False, "cases": {"copy": "the latency was not steady"}}
+    (run / "memory.json").write_text(json.dumps({"benchmark": "memory", "cases": cases, "steadiness": steadiness}))
+    found = report(run)
+    assert [(one.name, one.value, one.why) for one in found.cases] == [
+        ("copy", 6.65, "the latency was not steady"),
+        ("triad", None, "out of memory"),
+    ]
+    titles = [section.title for section in sections(Report((found,), differences.Differences(), STARTED), ())]
+    assert titles[0] == "Benchmark"
+    assert not {"Figures", "Bottleneck", "Where the time went"} & {*titles}
 
 
 def test_preflight_and_a_benchmark_beside_the_run_are_joined(tmp_path: Path) -> None:

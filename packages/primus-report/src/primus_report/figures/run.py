@@ -8,9 +8,10 @@ from dataclasses import dataclass, field
 
 from primus_core.plan.plan import METRICS
 from primus_machine.host import HostRoot
-from primus_report.figures import bottleneck, joined, measured, steady, timing, traced, warned
+from primus_report.figures import benchmark, bottleneck, joined, measured, steady, timing, traced, warned
 from primus_report.figures import settings as settings_of
 from primus_report.figures.attempts import Attempt
+from primus_report.figures.benchmark import Case
 from primus_report.figures.bottleneck import Finding
 from primus_report.figures.figure import Figure
 from primus_report.figures.goodput import TimeShare
@@ -43,7 +44,10 @@ class RunReport:
     findings: tuple[Finding, ...]
     traces: Traced
     health: tuple[Health, ...]
+    cases: tuple[Case, ...]
+    """What the run itself measured as a benchmark."""
     bench: Bench | None
+    """A benchmark beside a training."""
     predictions: tuple[Prediction, ...]
     facts: tuple[Setting, ...]
     settings: tuple[Setting, ...]
@@ -79,6 +83,7 @@ def read(directory: str, host: HostRoot, price: float | None = None) -> RunRepor
         findings=bottleneck.apply(_parts(time, figures, traces)),
         traces=traces,
         health=joined.health(of_run),
+        cases=benchmark.cases(of_run),
         bench=joined.bench(of_run, identity.gpu_model if identity.gpus else ""),
         predictions=joined.predictions(of_run),
         facts=settings_of.facts(of_run),

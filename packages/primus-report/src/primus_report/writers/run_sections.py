@@ -31,6 +31,7 @@ def sections(report: Report, charts: Sequence[Chart]) -> list[Section]:
     """All of them that have something to say."""
     called = names(report.runs)
     found = [
+        Section("benchmark", "Benchmark", tuple(_each(report.runs, called, _cases))),
         Section("figures", "Figures", tuple(_figures(report.runs, called))),
         Section("bottleneck", "Bottleneck", tuple(_bottlenecks(report.runs, called))),
         Section("differences", "Differences", tuple(_differences(report, called))),
@@ -43,6 +44,25 @@ def sections(report: Report, charts: Sequence[Chart]) -> list[Section]:
         Section("runs", "Environment and settings", tuple(_each(report.runs, called, _environment))),
     ]
     return [section for section in found if section.parts]
+
+
+def _cases(run: RunReport, name: str) -> Iterator[Part]:
+    rows = [
+        (
+            one.name,
+            "not measured" if one.value is None else amount(one.value, one.unit),
+            one.why or "steady",
+            one.source,
+        )
+        for one in run.cases
+    ]
+    if rows:
+        yield Table(("case", "result", "state", "file"), rows, title=name)
+
+
+def _only_measures(run: RunReport) -> bool:
+    """Whether a run is a benchmark, of which the figures of a training say nothing."""
+    return bool(run.cases) and not run.steps
 
 
 def _each(
@@ -59,6 +79,8 @@ def _figures(runs: Sequence[RunReport], called: Sequence[str]) -> Iterator[Part]
         for note in run.notes
     ]
     yield from (Words(note, is_soft=True) for note in notes)
+    if all(map(_only_measures, runs)):
+        return
     if len(runs) == 1:
         figures = runs[0].figures.items()
         yield Cards([card(one) for name, one in figures if one.is_known or not name.startswith("trace_")])
@@ -92,7 +114,7 @@ def _bottlenecks(runs: Sequence[RunReport], called: Sequence[str]) -> Iterator[P
         for one in run.findings:
             title = f"{prefix}{one.title}: {share(one.value)} (bound: {share(one.bound)})"
             yield Found(title, one.advice, f"source of the bound: {one.source}", one.is_bottleneck)
-        if not run.findings:
+        if not (run.findings or _only_measures(run)):
             yield Words(f"{prefix}{_no_bottleneck(run)}")
 
 
@@ -120,7 +142,8 @@ def _differences(report: Report, called: Sequence[str]) -> Iterator[Part]:
 
 def _time(run: RunReport, name: str) -> Iterator[Part]:
     if not run.time:
-        yield Words(f"{name}: {run.figures['goodput'].why}".removeprefix(": "))
+        why = "" if _only_measures(run) else f"{name}: {run.figures['goodput'].why}".removeprefix(": ")
+        yield from [Words(why)] * bool(why)
         return
     unit = "GPU-h" if run.identity.gpus else "device-h"
     rows = [(part.cause, part.title, duration(part.seconds), share(part.share), amount(part.device_hours, unit))
@@ -154,7 +177,7 @@ def _warned(one: Warned) -> Sequence[str]:
 
 def _traces(run: RunReport, name: str) -> Iterator[Part]:
     if not run.traces.ranks:
-        yield _missing(name, "traces: not recorded (train with `--profile STEPS`)")
+        yield from [_missing(name, "traces: not recorded (train with `--profile STEPS`)")] * (not _only_measures(run))
         return
     heads = ("device", "profiled", "compute", "communication", "not hidden", "waiting for data", "idle", "file")
     yield Table(heads, [_traced(one) for one in run.traces.ranks], title=name)

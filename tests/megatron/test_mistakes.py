@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -150,3 +151,13 @@ def test_no_name_is_answered_with_one_that_says_the_opposite(
     (asker.folder / "exp.yaml").write_text(GOOD)
     assert main(["direct", "--dry-run", "--", "train", "pretrain", "--config", "exp.yaml", typed]) == 2
     assert capsys.readouterr().err.splitlines()[-1].endswith(SWITCHED_OFF[typed])
+
+
+def test_what_null_unsets_is_shown_as_the_default_that_it_becomes(
+    asker: Asker, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (asker.folder / "exp.yaml").write_text(GOOD)
+    assert main(["config", "show", "exp.yaml", "--resolved", "optimizer=None"]) == 0
+    assert re.search(
+        r"^optimizer +adam +default of megatron \S+, for command line: optimizer=None$", capsys.readouterr().out, re.M
+    )

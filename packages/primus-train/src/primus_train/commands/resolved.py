@@ -292,6 +292,7 @@ def _host(args: argparse.Namespace) -> HostRoot:
 def _rows(found: Resolved) -> _Rows:
     """Every setting: what was said, what Primus sets, and what the framework does by itself."""
     planned, framework = found.planned, found.experiment.modules[found.module].framework
+    default = f"default of {framework} {planned.config.get('framework_version', '')}".rstrip()
     rows = _top(found)
     configured = {dotted(path): (path, value) for path, value in leaves(found.settings.data)}
     settings: Mapping[str, Any] = planned.config.get("settings") or {}
@@ -300,12 +301,13 @@ def _rows(found: Resolved) -> _Rows:
         wins = bare in configured and bare in settings  # what stands beside `model` over what is in it
         path, value = configured[bare if wins else name]
         origin = place_of(found.settings.where(path))
+        if value is None and bare not in settings and planned.defaults.get(bare) is not None:
+            rows[name] = _Row(planned.defaults[bare], f"{default}, for {origin}")
+            continue
         now = settings.get(bare, value)
         rows[name] = _Row(now, origin if now == value else f"Primus, from {origin}")
     more = {key for name in configured for key in (name, name.removeprefix("model."))}
     rows |= {name: _Row(value, _OURS) for name, value in settings.items() if name not in more}
-    version = planned.config.get("framework_version", "")
-    default = f"default of {framework} {version}".rstrip()
     rows |= {
         name: _Row(value, "default of Primus" if name in planned.own else default, default=True)
         for name, value in sorted(planned.defaults.items())

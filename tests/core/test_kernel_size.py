@@ -35,10 +35,19 @@ PROBE = Probe()
 """
 TORCHRUN = """
 import os, subprocess, sys
-words = sys.argv[sys.argv.index("--") + 1 :]
-for rank in range(int(sys.argv[sys.argv.index("--nproc-per-node") + 1])):
-    place = {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2"}
-    subprocess.run([sys.executable, "-m", *words], env={**os.environ, **place}, check=True)
+
+def main():
+    words = sys.argv[sys.argv.index("--") + 1 :]
+    for rank in range(int(sys.argv[sys.argv.index("--nproc-per-node") + 1])):
+        place = {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2"}
+        subprocess.run([sys.executable, "-m", *words], env={**os.environ, **place}, check=True)
+"""
+SIGNALS = """
+class SignalException(Exception):
+    pass
+
+def _terminate_process_handler(number, frame):
+    pass
 """
 
 
@@ -53,9 +62,11 @@ def installed(folder: Path) -> str:
     (folder / "probe.py").write_text(TASK)
     (folder / "probe-1.0.dist-info").mkdir()
     (folder / "probe-1.0.dist-info/entry_points.txt").write_text("[primus.tasks]\nprobe = probe:PROBE\n")
-    (folder / "torch/distributed").mkdir(parents=True)
-    (folder / "torch/__init__.py").touch()
-    (folder / "torch/distributed/__init__.py").touch()
+    signals = folder / "torch/distributed/elastic/multiprocessing"
+    signals.mkdir(parents=True)
+    for package in (signals, *signals.parents[:3]):
+        (package / "__init__.py").touch()
+    (signals / "api.py").write_text(SIGNALS)
     (folder / "torch/distributed/run.py").write_text(TORCHRUN)
     return os.pathsep.join([str(folder), *sources])
 

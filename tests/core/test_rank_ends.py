@@ -18,6 +18,7 @@ from tests.core.test_signals import Start, ended, start
 
 from primus_core.outcome.rank_ends import LeftRank, RankEnds
 from primus_core.plan.plan import Distributed
+from primus_core.plan.programs import TORCHRUN
 from primus_machine.own_process.signals import Signals
 from primus_machine.processes import times_of
 from primus_machine.secrets.masks import Mask
@@ -324,3 +325,42 @@ def test_a_node_whose_ranks_have_ended_says_what_the_launcher_waits_for(
     (tmp_path / "told").touch()
     assert [process.wait(120) for process in started] == [0, 0]
     assert told not in (tmp_path / "console_1").read_text()
+
+
+AGREES = """
+import os, signal, time
+import torch.distributed as dist
+told = []
+signal.signal(signal.SIGTERM, lambda *_: told.append(1))
+dist.init_process_group("gloo")
+store = dist.distributed_c10d._get_default_store()
+print("ready", flush=True)
+while not told:
+    time.sleep(0.05)
+time.sleep(1)
+rank = int(os.environ["RANK"])
+store.set(f"end/{rank}", "1")
+store.get(f"end/{1 - rank}")
+print("agreed", flush=True)
+"""
+
+
+@pytest.mark.torch
+def test_ranks_that_are_told_to_end_agree_although_torchrun_is_told_twice(
+    tmp_path: Path, clean_environ: dict[str, str]
+) -> None:
+    """Slurm signals all processes of a step, and Primus passes the signal on: torchrun has the ranks' store."""
+    (tmp_path / "agrees.py").write_text(AGREES)
+    words = [sys.executable, "-m", TORCHRUN, "--standalone", "--nproc-per-node", "2", "agrees.py"]
+    with subprocess.Popen(words, cwd=tmp_path, env=clean_environ, text=True, stdout=subprocess.PIPE,
+                          stderr=subprocess.STDOUT) as process:  # fmt: skip
+        assert process.stdout
+        printed = ""
+        while printed.count("ready") < 2:
+            printed += process.stdout.readline() or pytest.fail(printed)
+        process.terminate()
+        printed += next(line for line in process.stdout if "death signal" in line)
+        process.terminate()
+        printed += process.stdout.read()
+    assert (process.returncode, printed.count("agreed")) == (143, 2), printed
+    assert "Traceback" not in printed

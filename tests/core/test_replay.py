@@ -282,6 +282,17 @@ def test_a_run_is_found_by_name_by_link_and_as_the_newest(spoken: ScriptOutput, 
     assert len([p for p in (workplace / "output").iterdir() if not p.is_symlink()]) == 7
 
 
+def test_the_number_of_ranks_of_a_replay_is_not_said_to_be_the_persons(
+    primus: Run, first: Path, workplace: Path
+) -> None:
+    for typed, origin in (({}, "replay"), ({"GPUS_PER_NODE": "1"}, "user")):
+        shown = primus(
+            "replay", first.name, "--dry-run", "--json", cwd=workplace, env={"MY_TOKEN": "again-a-token", **typed}
+        )
+        [row] = [one for one in json.loads(shown.stdout)["environment"] if one["name"] == "GPUS_PER_NODE"]
+        assert row["origin"] == origin
+
+
 @pytest.mark.parametrize("name", ["latest", "speak", "output/speak"])
 def test_a_launch_that_ended_before_it_began_is_not_what_a_name_means(
     primus: Run, first: Path, workplace: Path, name: str

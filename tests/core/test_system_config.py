@@ -442,7 +442,7 @@ def site(tmp_path: Path) -> Path:
         (("models", "show", "mine_1B"), "mine_1B"),
         (("config", "validate", "exp.yaml"), "exp.yaml is valid"),
         (("config", "show", "exp.yaml", "--resolved"), "model.dim"),
-        (("direct", "--dry-run", "--", "train", "pretrain", "--config", "exp.yaml"), "torch.distributed.run"),
+        (("direct", "--dry-run", "--", "train", "pretrain", "--config", "exp.yaml"), "primus_core.programs.torchrun"),
         (("direct", "--dry-run", "--", "bench", "gemm", "--seq-len", "64", "--model", "mine_1B"), "=64x"),
         (("plugins",), "where"),
         (("runs", "list"), "no runs in"),

@@ -50,6 +50,14 @@ def test_a_split_divides_the_documents_as_megatron_does() -> None:
     assert cut(7, (1, 1, 1)) == [range(2), range(2, 5), range(5, 7)]
 
 
+def test_what_is_read_once_has_no_weights(tmp_path: Path) -> None:
+    """An evaluation is not told how many samples it draws: it reads what there is."""
+    one, other = (write_indexed(tmp_path / name, [range(41)] * 2) for name in ("one", "other"))
+    told = {"length": 4, "blend": [[0.7, one], [0.3, other]]}
+    assert len(Samples.of(told)) == len(Samples.of({**told, "blend": [[None, one], [None, other]]}))
+    assert len(Samples.of({**told, "samples": 5})) >= 5
+
+
 def test_data_that_are_too_short_for_a_sample_or_for_the_steps_are_refused(tmp_path: Path) -> None:
     prefix = write_indexed(tmp_path / "one", [[1] * 10])
     with pytest.raises(MachineError) as caught:

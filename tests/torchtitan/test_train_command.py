@@ -134,7 +134,7 @@ def test_a_dry_run_needs_no_framework_and_no_tool(primus: Run, clean_environ: di
     result = subprocess.run([sys.executable, "-c", code, *train(dry=True)], env={**clean_environ, "PATH": ""},
                             cwd=tmp_path, text=True, capture_output=True, check=False)  # fmt: skip
     assert result.returncode == 0, result.stderr
-    assert "torch.distributed.run" in result.stdout
+    assert "primus_core.programs.torchrun" in result.stdout
     assert sorted(tmp_path.rglob("*")) == before
 
 

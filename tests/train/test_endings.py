@@ -46,6 +46,8 @@ def test_the_next_line_is_the_typed_command_with_more(primus: Run, folder: Path,
     (folder / "exp.yaml").write_text(text.replace("exp_name: count", "exp_name: mine"), encoding="utf-8")
     assert " exp_name=mine-2    # the same under another name" in primus(*words, cwd=folder, env=environ).stderr
     (folder / "exp.yaml").write_text(text, encoding="utf-8")
+    typed = primus(*words, cwd=folder, env={**environ, "PRIMUS_GPU_MODEL": "none"})
+    assert f"  next   PRIMUS_GPU_MODEL=none {shlex.join(['primus', *words])} exp_name=" in typed.stderr
     named = primus(*words, "exp_name=mine", cwd=folder, env=environ)
     assert named.returncode == 0
     assert "  next" not in named.stderr

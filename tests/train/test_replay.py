@@ -29,7 +29,7 @@ def test_a_training_run_comes_back_without_its_experiment(
         assert metadata(new)["parent"]["run_id"] != new.name
         assert load(str(new)).environment["STEEPNESS"] == "3"
         assert (new / "metrics.jsonl").read_text() == (trained / "metrics.jsonl").read_text()
-        assert "torch.distributed.run" not in (new / "plan.json").read_text(), "it was a --single run"
+        assert "programs.torchrun" not in (new / "plan.json").read_text(), "it was a --single run"
 
 
 @pytest.mark.full

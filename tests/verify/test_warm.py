@@ -35,18 +35,18 @@ sys.exit(3)
 @pytest.fixture
 def warm(tmp_path: Path) -> Iterator[WarmPython]:
     """For a program in the place of torchrun."""
-    place = tmp_path / "fake/torch/distributed"
+    place = tmp_path / "fake/primus_core/programs"
     place.mkdir(parents=True)
-    (tmp_path / "fake/torch/__init__.py").touch()
+    (tmp_path / "fake/primus_core/__init__.py").touch()
     (place / "__init__.py").touch()
-    (place / "run.py").write_text(PROGRAM)
+    (place / "torchrun.py").write_text(PROGRAM)
     with WarmPython({TORCHRUN: ("colorsys", "no_such_package")}) as found:
         yield found
 
 
 def started(warm: WarmPython, folder: Path, *words: str, rank: str = "0", **variables: str) -> subprocess.Popen[str]:
     environ = {**plain_environ(), "PYTHONPATH": str(folder / "fake"), "RANK": rank, **variables}
-    return subprocess.Popen([warm.path, "-m", "torch.distributed.run", *words], env=environ, cwd=folder, text=True,
+    return subprocess.Popen([warm.path, "-m", TORCHRUN, *words], env=environ, cwd=folder, text=True,
                             stdout=subprocess.PIPE, stderr=subprocess.PIPE)  # fmt: skip
 
 

@@ -11,6 +11,8 @@ __all__ = ["required"]
 
 _WEIGHT, _ADAM = 2, 4
 """Bytes for each parameter at least, in bf16: the weight, and its two moments."""
+_LEAST = 1e9
+"""So much every machine has, beside the framework itself."""
 
 
 def required(config: Mapping[str, Any], nodes: int) -> tuple[Requirement, ...]:
@@ -20,6 +22,8 @@ def required(config: Mapping[str, Any], nodes: int) -> tuple[Requirement, ...]:
         return ()
     has_adam = "adam" in str(known.get("optimizer")).lower()
     needed = known["parameters"] * (_WEIGHT + _ADAM * has_adam) / nodes
+    if needed < _LEAST:
+        return ()
     what = f"its weights{' and optimizer' if has_adam else ''} alone need it on each node, in bf16"
     fix = f"use a smaller model, or train on GPUs or more nodes: {what}"
     return (Requirement("memory", f"{needed / 1e9:.1f} GB", fix),)

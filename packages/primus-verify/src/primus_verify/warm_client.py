@@ -17,7 +17,7 @@ import socket
 import sys
 from contextlib import suppress
 
-TORCHRUN = "torch.distributed.run"
+TORCHRUN = "primus_core.programs.torchrun"
 RANK = "primus_core.programs.rank"
 OFFERS = "offers"
 """The socket that takes environments, in FOLDER."""

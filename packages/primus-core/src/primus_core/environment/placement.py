@@ -15,6 +15,7 @@ from primus_core.plan.plan import Distributed, Variable
 from primus_machine.errors import RequestError
 from primus_machine.facts import Facts
 from primus_machine.gpus.visible import choosing, visible
+from primus_machine.variables import GPU_MODEL
 
 if TYPE_CHECKING:
     from primus_core.contracts.scheduler import Scheduler
@@ -60,8 +61,10 @@ def resolve(facts: Facts, environ: Mapping[str, str]) -> tuple[Distributed, tupl
     asked = f"devices to use on each node{f'; it has only {devices}' if 0 < devices < gpus else ''}"
     # A scheduler gives each job lists of its own: a person has not set them, and must not type them again.
     lists = choosing(facts.gpus, environ) if facts.gpus and not _scheduler(environ) else ()
+    said = environ.get(GPU_MODEL, "").strip()
     rows = (
         *((name, environ[name], "user", "GPUs that the ranks may use") for name in lists),
+        *[(GPU_MODEL, said, "user", "what the GPUs of this machine are taken for")] * bool(said),
         ("NNODES", nnodes, nnodes_from, "nodes in the job; each of them runs this command"),
         ("NODE_RANK", node_rank, rank_from, "this node's index"),
         ("GPUS_PER_NODE", gpus, source, detected if source == "default" else asked),

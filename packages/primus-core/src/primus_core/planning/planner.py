@@ -341,10 +341,15 @@ class Planning:
             *self.config_file(),
             *resolve.of_python(self.facts.cwd, self.facts.host.environ),
         )
+        place = planned.environment
+        if (
+            kept and "GPUS_PER_NODE" not in self.facts.host.environ
+        ):  # nobody typed it: the snapshot says how many ranks there were
+            place = tuple(v._replace(origin="replay") if v.name == "GPUS_PER_NODE" else v for v in place)
         return resolve.resolve(
             {name: value for name, value in self.facts.host.environ.items() if name not in left},
             low=(*task.environment, *self.log_level()),
-            forced=(*planned.environment, *own),
+            forced=(*place, *own),
             hooks=(*resolve.from_options(below, here), *(kept.restored if kept else ()), *self.printed),
             options=resolve.from_options([o for o in given if not (kept and hasattr(o, "where"))], here),
         )

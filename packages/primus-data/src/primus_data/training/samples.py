@@ -55,9 +55,12 @@ class Samples:
 
     @classmethod
     def of(cls, told: Mapping[str, Any]) -> Samples:
-        """As a plan describes them: `blend`, `length`, and optionally `samples`, `seed`, `split`, `part`."""
+        """As a plan describes them: `blend`, `length`, and optionally `samples`, `seed`, `split`, `part`.
+
+        Without `samples`, each prefix is read once, whatever its weight: an evaluation reads what there is.
+        """
         asked = Asked(told["length"], told.get("samples"), told.get("seed", SEED))
-        blend = [(weight, prefix) for weight, prefix in told["blend"]]
+        blend = [(None if asked.samples is None else weight, prefix) for weight, prefix in told["blend"]]
         return cls(blend, asked, split=told.get("split", (1.0,)), part=told.get("part", 0))
 
 

@@ -64,7 +64,7 @@ def rows_of_prefixes(becomes: str, valid: str) -> tuple[PrimusSetting, ...]:
         PrimusSetting("train_data_path", "str or list", None,
             "prefixes of `.bin`/`.idx` files to train on; either all have a weight before them, or none", becomes),
         PrimusSetting("valid_data_path", "str or list", None,
-            "prefixes of the files to validate on, in the same form", valid),
+            "prefixes of the files to validate on, in the same form; each is read once, whatever its weight", valid),
     )  # fmt: skip
 
 

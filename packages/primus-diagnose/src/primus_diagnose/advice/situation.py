@@ -224,7 +224,8 @@ def diverged(_: Finding, figures: Figures, __: HostRoot) -> Iterator[Advice]:
     """Where to start again: at a checkpoint from before the loss was not finite, or at the first step."""
     words = restart_words(figures.directory) if figures.directory and figures.framework else ""
     if words:
-        yield Advice("with these changes, start again from before the loss was not finite", words=words)
+        place = "the first step" if words == "--new" else "before the loss was not finite"
+        yield Advice(f"with these changes, start again from {place}", words=words)
 
 
 def rendezvous(_: Finding, figures: Figures, __: HostRoot) -> Iterator[Advice]:

@@ -158,6 +158,7 @@ def plan_launch(args: argparse.Namespace, facts: Facts, *, anew: bool = False) -
 
 def diff(args: argparse.Namespace) -> int:
     """What is not equal, with the places of both."""
+    _take_machine_of_template(args)
     found = {path: resolve_file(path, args) for path in (args.first, args.second)}
     machines = {path: on for path, (_, _, on) in found.items()}
     if len({*machines.values()}) > 1:
@@ -175,6 +176,18 @@ def diff(args: argparse.Namespace) -> int:
     texts = [f"{key}\n  {_shown(a)}\n  {_shown(b)}\n" for key, (a, b) in differing.items()]
     write_text("".join(texts) or "no setting differs\n")
     return 0
+
+
+def _take_machine_of_template(args: argparse.Namespace) -> None:
+    """Where one of the two extends a template, and no machine is asked for: both are resolved for the template's."""
+    if args.gpu or args.assume_host:
+        return
+    environ, found = HostRoot().environ, list[tuple[Template, ...]]()
+    with Mistakes():  # they are found again when it is planned
+        found = [catalogue.extended(path, environ) for path in (args.first, args.second)]
+    if len(templates := [one[-1] for one in found if one]) == 1:
+        args.gpu, args.nodes = templates[0].gpu, args.nodes or templates[0].nodes
+        sys.stderr.write(f"note: both are resolved for {args.gpu}, the machine of the template\n")
 
 
 def _differ(first: _Row | None, second: _Row | None) -> bool:

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator
 
 from primus_core.contracts.launcher import LaunchCall, Launcher, LaunchPlan, Signalled
+from primus_core.plan import programs
 from primus_core.plan.plan import Requirement, Step, Variable
 
 __all__ = ["TORCHRUN"]
@@ -33,7 +34,7 @@ class Torchrun:
     families = ("TORCHELASTIC_", "GROUP_RANK", "GROUP_WORLD_SIZE", "ROLE_RANK", "ROLE_WORLD_SIZE", "ROLE_NAME")
 
     def plan(self, call: LaunchCall) -> LaunchPlan:
-        """`python -m torch.distributed.run`."""
+        """`torchrun`, by the program that has it told to end once."""
         place = call.place
         ranks = ("--nproc-per-node", str(place.gpus_per_node))
         nodes = ("--nnodes", str(place.nnodes), "--node-rank", str(place.node_rank))
@@ -41,7 +42,7 @@ class Torchrun:
         meeting = ("--master-addr", place.master_addr, "--master-port", str(place.master_port))
         module, *words = call.rank
         # Behind `--`, torchrun's parser takes no word of the task for the beginning of an option of its own.
-        argv = (call.facts.python, "-m", "torch.distributed.run", *ranks, *nodes, *meeting, module, "--", *words)
+        argv = (call.facts.python, "-m", programs.TORCHRUN, *ranks, *nodes, *meeting, module, "--", *words)
         first = place.node_rank * place.gpus_per_node
         step = Step("worker", argv, call.facts.cwd, ranks=place.gpus_per_node, first_rank=first, kind="worker")
         return LaunchPlan(step, (*_signals(call), *_patience(call)), requires=(_TORCH,))

@@ -342,9 +342,7 @@ class Planning:
             *resolve.of_python(self.facts.cwd, self.facts.host.environ),
         )
         place = planned.environment
-        if (
-            kept and "GPUS_PER_NODE" not in self.facts.host.environ
-        ):  # nobody typed it: the snapshot says how many ranks there were
+        if kept and "GPUS_PER_NODE" not in self.facts.host.environ:  # nobody typed it: the snapshot has the number
             place = tuple(v._replace(origin="replay") if v.name == "GPUS_PER_NODE" else v for v in place)
         return resolve.resolve(
             {name: value for name, value in self.facts.host.environ.items() if name not in left},

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from importlib import import_module
 from types import FrameType
+from typing import Any
 
 __all__ = ["main"]
 
 
 def main() -> None:
     """Run it; of the signals that end it, only the first one counts."""
-    api = import_module("torch.distributed.elastic.multiprocessing.api")
+    api: Any = import_module("torch.distributed.elastic.multiprocessing.api")
     end, told = api._terminate_process_handler, list[int]()  # noqa: SLF001  # torch has no other way to it
 
     def once(number: int, frame: FrameType | None) -> None:

@@ -65,7 +65,7 @@ Everything after FILE or MODULE is passed to it unchanged."""
             fix = f"-- train pretrain --config {call.args.file}"
             what = f"'{call.args.file}' is not a Python file"
             raise RequestError(what, why="`run` runs a Python file", fix=fix, kind="unfit")
-        if call.args.file in former.word_set("launchers") or path.endswith(_SHELL):
+        if call.args.file in ("bash", "sh", *former.word_set("launchers")) or path.endswith(_SHELL):
             what, fix = f"'{call.args.file}' is not a Python file", "name the Python file that it starts"
             raise RequestError(what, why="`run` starts a Python file on every rank", fix=fix, kind="unfit")
         if not call.elsewhere and not os.path.isfile(path):

@@ -118,6 +118,7 @@ def of_direct(words: Sequence[str]) -> tuple[Sequence[str], list[str]]:
     """The option of torchrun among `words` that `direct` has, too; and the flags that say nothing here."""
     variables, [_, *rest] = without_launcher(["direct", *words])
     lost = [word for word in rest if word.startswith("-")]
+    lost += [word for word in words if re.fullmatch(r"(--nnodes=)?\d+:\d+", word)]  # as many nodes as come
     if "NNODES=" in variables and "NNODES=1 " not in variables:  # one node cannot start again without the others
         return (), lost
     for at, word in enumerate(rest):
@@ -149,7 +150,9 @@ def sbatch(words: Sequence[str]) -> str:
     before = takewhile(lambda word: not word.endswith(JOB_SCRIPTS), words)
     options = [word for word in before if word not in ("sbatch", "srun", "--dry-run")]  # which is added again
     variables, kept = without_shape(options)
-    return f"{variables}{_command('slurm', 'sbatch', *(kept or ('-N', '2')), '--', *_TRAINING)}\n{_OWN_SCRIPT}"
+    wrapped = (re.findall(r"--wrap[=\0]([^\0]*)", "\0".join(words)) or [""])[0].split()
+    task = ("run", *wrapped[program_at(wrapped) :]) if program_at(wrapped) < len(wrapped) else _TRAINING
+    return f"{variables}{_command('slurm', 'sbatch', *(kept or ('-N', '2')), '--', *task)}\n{_OWN_SCRIPT}"
 
 
 def _variables(flag: str, value: str) -> dict[str, str]:

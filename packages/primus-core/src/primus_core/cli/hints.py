@@ -158,6 +158,9 @@ def _instead(words: list[str], known: Known, refused: PrimusError) -> RequestErr
     if words[0] in known.tasks and not (home_of("commands", words[0]) or _means_runtime(words, known)):
         is_of_runs = words[0] == "run" and {*words[1:2]} & word_set("of_runs")
         fix = f"primus runs {typed(words[1:])}" if is_of_runs else _command(["direct"], words, known)
+        if {*words[1:2]} & {*known.runtimes}:  # `train direct -- pretrain`: the runtime comes first
+            at = words.index("--") if "--" in words else 2
+            fix = _whole([*known.front, *words[1:at], "--", words[0], *words[at + (words[at : at + 1] == ["--"]) :]])
         return RequestError(refused.what, fix=fix, kind=_COMMAND)
     if "container" in (words[0], *meant(words[0])) and (error := _to_engine(words, known)):
         return error
@@ -266,7 +269,9 @@ def _as_task(what: str, head: str, rest: Sequence[str], known: Known) -> Request
         return RequestError(what, why=why, fix=fix, kind="" if variables else _COMMAND)
     if meant(head) == ("container",) and rest[:1] == ["run"]:
         return RequestError(what, why=former.ENGINE, fix=former.container_run(rest[1:]), kind=_COMMAND)
-    if head in ("sbatch", "submit") and any(word.endswith(former.JOB_SCRIPTS) for word in rest):
+    if head in ("sbatch", "submit") and any(
+        word.endswith(former.JOB_SCRIPTS) or word.startswith("--wrap") for word in rest
+    ):
         return RequestError(what, why="Primus writes the job script", fix=former.sbatch(rest), kind=_COMMAND)
     if runtime := meant(head):
         why = f"the runtime for that is `{runtime[0]}`; put `--` and a task after its options"
@@ -342,8 +347,8 @@ def _misplaced_dashes(words: Sequence[str], known: Known, refused: PrimusError) 
 def _job_script(words: Sequence[str], refused: PrimusError) -> RequestError | None:
     """The answer to a job script of one's own among the options of `slurm`; None: there is none."""
     end = words.index("--") + 2 if "--" in words else len(words)
-    scripts = former.JOB_SCRIPTS if "--" in words else (*former.JOB_SCRIPTS, "--wrap")
-    if words[0] != "slurm" or not any(word.endswith(scripts) for word in words[:end]):
+    wraps = "--" not in words and any(word.startswith("--wrap") for word in words)
+    if words[0] != "slurm" or not (wraps or any(word.endswith(former.JOB_SCRIPTS) for word in words[:end])):
         return None
     return RequestError(refused.what, why="Primus writes the job script", fix=former.sbatch(words[1:]), kind=_COMMAND)
 

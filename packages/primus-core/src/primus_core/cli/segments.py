@@ -87,6 +87,7 @@ def as_training(rest: Sequence[str]) -> list[str]:
 
 def with_stage(words: list[str]) -> list[str]:
     """`words`; behind the task `train`, its stage, where none stands there."""
+    words = [word for word in words if word != f"--{_STAGE}"]
     at = next((at for at, word in enumerate(words, 1) if word == "train" and words[: at - 1][-1:] in ([], ["--"])), 0)
     if not at or (at < len(words) and not words[at].startswith("-") and not words[at].endswith(EXPERIMENTS)):
         return words

@@ -71,6 +71,6 @@ def _tokenizer(settings: Settings) -> Tokenizer:
         merges=settings.merges,
     )
     if settings.append_eod and found.eod is None:
-        fix = "prepare without --append-eod, or name a tokenizer that has one"
+        fix = "prepare without --append-eod (of a training: data.append_eod=false), or name a tokenizer that has one"
         raise RequestError("--append-eod: the tokenizer has no end-of-document token", fix=fix)
     return found

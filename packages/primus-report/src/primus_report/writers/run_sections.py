@@ -122,7 +122,7 @@ def _no_bottleneck(run: RunReport) -> str:
     useful = next((part.share for part in run.time if part.is_useful), None)
     if useful is None:
         return f"Not recorded: {run.figures['goodput'].why}."
-    rest = "" if run.traces.ranks else " What a step consists of was not recorded: `train ... --profile STEPS` records one."
+    rest = "" if run.traces.ranks else " What a step consists of: `train ... --profile STEPS` records it."
     return f"No figure is beyond its bound: training steps take {share(useful)} of the time.{rest}"
 
 
@@ -177,7 +177,9 @@ def _warned(one: Warned) -> Sequence[str]:
 
 def _traces(run: RunReport, name: str) -> Iterator[Part]:
     if not run.traces.ranks:
-        yield from [_missing(name, "traces: not recorded (`train ... --profile STEPS` records one)")] * (not _only_measures(run))
+        yield from [_missing(name, "traces: none (`train ... --profile STEPS` records one)")] * (
+            not _only_measures(run)
+        )
         return
     heads = ("device", "profiled", "compute", "communication", "not hidden", "waiting for data", "idle", "file")
     yield Table(heads, [_traced(one) for one in run.traces.ranks], title=name)

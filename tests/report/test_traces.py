@@ -144,7 +144,9 @@ def test_what_is_no_trace_is_no_figure(tmp_path: Path, content: bytes) -> None:
     found = traced.read(str(tmp_path))
     assert found.ranks == ()
     assert found.notes
-    assert traced.figures(found)["trace_exposed"].why == "no trace was recorded: `train ... --profile STEPS` records one"
+    assert (
+        traced.figures(found)["trace_exposed"].why == "no trace was recorded: `train ... --profile STEPS` records one"
+    )
 
 
 @pytest.mark.full

@@ -47,7 +47,7 @@ class Model:
 
     @property
     def takes_sizes(self) -> bool:
-        """Whether sizes of one's own may be set, such as `model.vocab_size`."""
+        """Whether sizes of one's own may be set, such as the vocabulary's."""
         return self.family in _SIZED and not self.facts.get("experts")
 
     def to_dict(self) -> dict[str, Any]:

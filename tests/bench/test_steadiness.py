@@ -70,3 +70,18 @@ def test_a_finding_of_ci_says_whether_what_it_compares_was_steady(
     [found] = judge(Measured(time=times), Measured(time=slow), {"time": 0.1}, unsteady, known=True)
     assert (found.outcome, found.says.startswith("slower: +3400.0% time")) == ("failed", True)
     assert found.says.partition("tolerance 10%")[2] == (f"; {said}" if said else "")
+
+
+@pytest.mark.parametrize(
+    ("golden", "said"),
+    [
+        ([1.0] * 20, ""),
+        ([1.0] * 10 + [1.5] * 10, "; golden value not steady: the second half took +50%"),
+        ([1.0, 2.0] * 10, "; golden value not steady: half of the samples differ by more than 67%"),
+    ],
+)
+def test_a_finding_of_ci_says_whether_the_golden_value_was_steady(golden: list[float], said: str) -> None:
+    series = Measured(time={"copy": golden}, tokens_per_second=[1 / time for time in golden])
+    now = Measured(time={"copy": [0.5] * 20}, tokens_per_second=[2.0] * 20)
+    found = judge(series, now, {"time": 0.1, "tokens_per_second": 0.1}, {}, known=True)
+    assert [one.says.partition("tolerance 10%")[2] for one in found] == [said, said]

@@ -547,7 +547,7 @@ def test_without_an_image_and_a_gpu_it_is_refused_with_what_to_do(primus: Run, p
     refused = primus("container", "--dry-run", *TASK, cwd=project)
     assert refused.returncode == 2
     assert "fix: add --image IMAGE behind `container`, or set `container: {image: IMAGE}`" in refused.stderr
-    assert "or type `direct` instead of `container`, to run without one" in refused.stderr
+    assert "or type `direct` instead of `container` and its options, to run without one" in refused.stderr
 
 
 def test_before_the_nodes_are_known_no_image_is_chosen_for_them(primus: Run, project: Path) -> None:

@@ -117,3 +117,19 @@ def test_a_folder_that_another_user_cannot_enter_is_named(primus: Run, project: 
     assert "it belongs to root and has the mode 0700" in refused.stderr
     (project / "output").chmod(0o711)
     assert primus(*words, cwd=project).returncode == 0
+
+
+@pytest.mark.parametrize("engine", ["podman", "docker"])
+def test_where_the_image_may_lack_a_named_group_the_advice_is_its_number(
+    primus: Run, project: Path, engine: str
+) -> None:
+    project.chmod(0o755)
+
+    def advice(user: str) -> str:
+        words = ("container", "--dry-run", "--json", "--engine", engine, "--image", "lab.org/i:1", "--user", user)
+        planned = primus(*words, "--", "behave", "exit", "0", cwd=project)
+        return str(json.loads(planned.stdout)["steps"][-1]["advice"])
+
+    told = "if the image has no group 'users', name it by number; this prints the groups of the image: "
+    assert advice("0:users") == told + f"{engine} run --rm --entrypoint cat lab.org/i:1 /etc/group"
+    assert advice("0:100") == advice("0:root") == advice("0") == ""

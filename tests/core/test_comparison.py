@@ -168,6 +168,12 @@ def test_another_image_is_a_difference(pair: Pair) -> None:
     assert rows == [Difference("config", "image", "rocm/primus:1", "rocm/primus:2")]
 
 
+def test_what_only_an_image_or_only_a_host_sets_is_no_difference_between_them(pair: Pair) -> None:
+    inside = {"PRIMUS_IMAGE": "rocm/primus:1", "CONDA": "of the image", "NCCL_DEBUG": "INFO"}
+    [row] = compare(*pair({"environ": inside}, {"environ": {"SSL_CERT_FILE": "of the host"}}))
+    assert row == Difference("environment", "NCCL_DEBUG", "INFO", "")
+
+
 def bench(directory: str, *words: str, worker: bool = True) -> dict[str, Any]:
     """A run without a framework; `worker=False`: of a plan that names only processes."""
     output = f"{directory}/gemm.json"

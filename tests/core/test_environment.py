@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.conftest import Run
 
 from primus_core.environment.resolve import from_options, of_experiment, resolve
 from primus_core.errors import ConfigError, RequestError
@@ -148,6 +150,15 @@ def test_a_setting_wins_over_a_file_wherever_it_stands(tmp_path: Path) -> None:
     assert values(one, two, "A=option") == {"A": "option", "B": "file2"}
     [a, _] = resolve({"A": "mine"}, low=(), forced=(), options=from_options(["A=option", one], {}))
     assert a.overrode == (("file1", f"--env {one}"), ("mine", "user"))
+
+
+def test_the_command_line_wins_over_primus_yaml_in_a_file_too(tmp_path: Path, primus: Run) -> None:
+    (tmp_path / "primus.yaml").write_text("direct: {env: [A=yaml, B=yaml, C=yaml, site.env]}\n")
+    (tmp_path / "site.env").write_text("B=site\nD=site\n")
+    (tmp_path / "run.env").write_text("A=file\nB=file\nD=file\n")
+    shown = primus("env", "explain", "--json", "--env", "B=option", "--env", "run.env").stdout
+    found = {one["name"]: one["value"] for one in json.loads(shown)["variables"]}
+    assert {name: found[name] for name in "ABCD"} == {"A": "file", "B": "option", "C": "yaml", "D": "file"}
 
 
 @pytest.mark.parametrize("option", ["A B=1", "1A=2", "=x", "a-b=1", "A\n=1"])

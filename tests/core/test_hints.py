@@ -60,6 +60,25 @@ ANSWERS = {
     "python -m pkg.train": "primus direct -- run -m pkg.train",
     "direct torchrun -m pkg.train x": "primus direct -- run -m pkg.train x",
     "docker run img python -m pkg.train": "primus container --image img -- run -m pkg.train",
+    "apptainer exec --nv --bind /a:/b i.sif python t.py":
+        "primus container --engine apptainer --image i.sif --bind /a:/b -- run t.py",
+    "singularity run docker://img":
+        "primus container --engine singularity --image docker://img -- train pretrain --config FILE",
+    "apptainer pull docker://img": "it is the engine's own command, without `primus`: apptainer pull docker://img",
+    "accelerate env": "primus env show",
+    "primus-cli direct -- bench gemm -M 8": "primus direct -- bench gemm -M 8",
+    "primus direct bench gemm -M 8": "primus direct -- bench gemm -M 8",
+    "srun -N 2 primus direct -- run train.py": "primus slurm srun -N 2 -- direct -- run train.py",
+    "sbatch -N 2 -- primus-cli direct -- bench gemm -M 8": "primus slurm sbatch -N 2 -- direct -- bench gemm -M 8",
+    "direct --nproc-per-node -- run train.py": "GPUS_PER_NODE=N primus direct -- run train.py",
+    "direct -- preflight gpu": "type --gpu",
+    "slurm srun -N 2 -- primus direct -- run train.py": "primus slurm srun -N 2 -- direct -- run train.py",
+    "jsrun -n 2 python train.py": "GPUS_PER_NODE=2 primus direct -- run train.py",
+    "docker run -v a:/b -it rocm/primus:v26 bash x.sh":
+        "primus container --image rocm/primus:v26 -v a:/b -- train pretrain --config FILE",
+    "check exp.yaml": "primus config validate exp.yaml",
+    "tensorboard --logdir output": "primus runs show latest",
+    "new experiment": "primus config list",
     "run -m pkg.train --x 1": "primus direct -- run -m pkg.train --x 1",
     "srun -N 2 python -m pkg.train": "primus slurm srun -N 2 -- run -m pkg.train",
     "srun -N 2 torchrun --nproc-per-node 8 train.py": "GPUS_PER_NODE=8 primus slurm srun -N 2 -- run train.py",
@@ -70,6 +89,9 @@ ANSWERS = {
     "sbatch -N 2 --wrap 'python train.py'": "primus slurm sbatch -N 2 -- run train.py",
     "slurm sbatch -N2 --wrap='python t.py --lr 1'": "primus slurm sbatch -N2 -- run t.py --lr 1",
     "train direct -- pretrain --config exp.yaml": "primus direct -- train pretrain --config exp.yaml",
+    "bench slurm -N 2 -- gemm -M 8": "primus slurm -N 2 -- bench gemm -M 8",
+    "bench slurm srun -N 2 gemm -M 8": "primus slurm srun -N 2 -- bench gemm -M 8",
+    "data direct -- inspect p": "primus direct -- data inspect p",
     "direct -- train --pretrain --config exp.yaml": "primus direct -- train pretrain --config exp.yaml",
     "describe job 12": "primus runs show 12",
     "direct --volume /data -- run train.py": "primus container --image IMAGE --volume FOLDER -- TASK",
@@ -216,9 +238,9 @@ def test_a_whole_command_follows_from_the_fields_of_an_error_whatever_its_texts_
 
 @pytest.mark.torch
 def test_the_engines_own_commands_and_options_of_a_replay_are_told(capsys: pytest.CaptureFixture[str]) -> None:
-    for engine in ("container", "docker", "podman"):
-        assert "without `primus`: docker ps, or podman ps" in told([engine, "ps"], capsys)
-    assert "docker exec -it NAME bash" in told(["podman", "exec", "-it", "x", "bash"], capsys)
+    assert "without `primus`: docker ps, or podman ps" in told(["container", "ps"], capsys)
+    assert told(["podman", "ps"], capsys).endswith("without `primus`: podman ps")
+    assert "podman exec -it x bash" in told(["podman", "exec", "-it", "x", "bash"], capsys)
     for option, meant in (("-N 2", "slurm srun -N 2"), ("--env A=1", "direct --env A=1")):
         assert main(["replay", "x", *option.split()]) == 2
         assert capsys.readouterr().err.endswith(f"       primus replay x {meant}\n")

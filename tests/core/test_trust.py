@@ -522,6 +522,7 @@ def test_trusted_folders_are_listed_and_removed(primus: Run, home: Path, tmp_pat
     }
     assert primus("trust", "--remove", "team", cwd=tmp_path).stdout == f"no longer trusted: {tmp_path}/team\n"
     assert primus("trust", "--list").stdout == f"{tmp_path}/home\n"
+    assert "primus trust team" in primus("trust", "add", "team", cwd=tmp_path).stderr
     wrong = primus("trust", "taem", cwd=tmp_path)
     assert (wrong.returncode, "did you mean 'team'?" in wrong.stderr) == (2, True)
     assert primus("trust").returncode == 2

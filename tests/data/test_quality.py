@@ -469,6 +469,22 @@ def test_an_input_that_cannot_be_filtered_is_refused(
 
 
 @pytest.mark.full
+def test_what_is_left_out_of_a_folder_is_counted_and_named(primus: Run, tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    for name in ("a.jsonl", "b.txt", ".c.jsonl"):
+        (tmp_path / "in" / name).write_text(f"{json.dumps({'text': planted.prose(1)})}\n", encoding="utf-8")
+    (tmp_path / "in/more").symlink_to(tmp_path)
+    (tmp_path / "in/z.jsonl").symlink_to("a.jsonl")
+    (tmp_path / "pipeline.yaml").write_text("input: in\noutput: clean\nsteps: [exact_dedup]\n", encoding="utf-8")
+    ended = primus("data", "filter", "pipeline.yaml")
+    assert ended.returncode == 0, ended.stderr
+    assert (
+        "input: left out 1 hidden (in/.c.jsonl); 1 linking to a file that is read already (in/z.jsonl); "
+        "1 linking to a folder (in/more/); 1 of other kinds than .gz, .jsonl, .parquet, .zst (in/b.txt)\n"
+    ) in ended.stderr
+
+
+@pytest.mark.full
 def test_steps_may_get_no_document_and_a_deduplication_may_come_first(primus: Run, tmp_path: Path) -> None:
     rows = [planted.prose(1), planted.prose(1), "", ""]
     (tmp_path / "in.jsonl").write_text("".join(f"{json.dumps({'text': row})}\n" for row in rows), encoding="utf-8")

@@ -9,6 +9,7 @@ import pytest
 from tests.core.test_trust import STRANGER, give, home, needs_root
 
 from primus_core.errors import RequestError
+from primus_data.sources.walk import LeftOut
 from primus_data.training import files, prepare
 
 __all__ = ["home"]
@@ -72,10 +73,10 @@ def test_a_folder_of_ones_own_is_read_whole_except_hidden_files_caches_and_linke
     assert str(left_out) == (
         "1 caches of Python (tests/__pycache__/); 2 hidden (.g.txt, .git/); 1 linking to a folder (more/)"
     )
-    assert files.has_text(str(folder))
+    assert files.has_text(str(folder), LeftOut())
     for name in read:
         (folder / name).unlink()
-    assert not files.has_text(str(folder))
+    assert not files.has_text(str(folder), LeftOut())
 
 
 def test_of_a_text_and_a_link_to_it_the_link_is_left_out_whichever_sorts_first(tmp_path: Path) -> None:

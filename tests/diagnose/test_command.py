@@ -125,6 +125,25 @@ def test_a_run_that_is_running_has_not_failed(tmp_path: Path) -> None:
     assert f"`primus stop {tmp_path}`" in render(verdict)
 
 
+@pytest.mark.parametrize("is_alive", [True, False])
+def test_only_a_process_that_is_alive_is_to_be_looked_at_with_py_spy(tmp_path: Path, *, is_alive: bool) -> None:
+    (tmp_path / "logs").mkdir()
+    timeout = (
+        "[Rank {}] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=5, OpType=ALLREDUCE, NumelIn=4)\n"
+    )
+    for rank in range(4):
+        line = "waiting for data\n" if rank == 2 else timeout.format(rank)
+        (tmp_path / f"logs/rank_{rank}.log").write_text(line, encoding="utf-8")
+    known = {"run_id": "x", "status": "started" if is_alive else "failed", "started": time.time()}
+    known |= {"pid": os.getpid(), "host": HostRoot().hostname()}
+    known |= {} if is_alive else {"ended": time.time(), "exit_code": 1}
+    (tmp_path / "metadata.json").write_text(json.dumps(known), encoding="utf-8")
+    verdict = diagnose([str(tmp_path)])
+    assert verdict.cause
+    assert verdict.cause.signature == "collective.rank_behind"
+    assert ("py-spy dump" in render(verdict)) is is_alive
+
+
 def test_what_was_given_is_not_asked_for_again(tmp_path: Path) -> None:
     texts = {
         "a.log": "all is well",

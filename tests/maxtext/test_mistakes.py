@@ -72,3 +72,23 @@ def test_by_a_variable_that_is_not_set_nothing_else_is_judged(asker: Asker) -> N
 def test_no_kind_of_data_leaves_the_section_alone(asker: Asker) -> None:
     said = asker.ask(Mistake("", words="dataset_type=hf dataset_type=null"), launches=False)["config validate"]
     assert (said.code, said.err) == (0, "")
+
+
+@pytest.mark.parametrize(
+    ("words", "errors"),
+    [
+        ("data.input=text/a.md", ["`data` has no `tokenizer_model`", "no data for the evaluation"]),
+        (
+            "data.train_data_path=[a] reset_attention_mask=true",
+            ["no data for the evaluation", "'data.eod_id' is not set"],
+        ),
+        ("data.input=text/a.md data.split=9,1", ["`data` has no `tokenizer_model`"]),
+    ],
+)
+def test_an_evaluation_without_data_is_refused_with_what_else_is_wrong_with_them(
+    asker: Asker, words: str, errors: list[str]
+) -> None:
+    none = "data.text=null data.vocab_size=null data.document_chars=null eval_interval=2 eval_steps=2"
+    said = refused_alike(asker, Mistake(errors[-1], words=f"{none} {words}"))
+    assert [error for error in errors if error not in said] == []
+    assert said.count("error: ") == len(errors)

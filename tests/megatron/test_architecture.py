@@ -92,6 +92,15 @@ def test_what_the_catalogue_has_no_words_for_is_counted_by_megatron_and_said(
     assert f"FLOPs are counted by Megatron: {why}" in plan.notes
 
 
+def test_without_a_vocab_size_the_note_says_what_to_set(resolve: Resolve) -> None:
+    its_own = {"tokenizer_type": "HuggingFaceTokenizer", "tokenizer_model": "gpt2"}
+    plan = resolve(tiny(**its_own, vocab_size=None, mock_vocab_size=None))
+    [note] = [note for note in plan.notes if "FLOPs" in note]
+    assert note.endswith("vocab_size is not set; for Primus to count them, set it to the tokenizer's number of tokens")
+    plan = resolve(tiny(**its_own, vocab_size=50257, mock_vocab_size=None))
+    assert plan.config["flops_per_token"]
+
+
 def test_a_smaller_model_has_the_first_layers_of_a_pattern(resolve: Resolve) -> None:
     model = {**MODEL, "num_experts": 4, "moe_layer_freq": "[0]*1+[1]*7"}
     plan = resolve(tiny(model=model))

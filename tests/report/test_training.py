@@ -11,6 +11,8 @@ import pytest
 from tests.conftest import Run
 from tests.torchtitan import quickstart
 
+from primus_report.figures.goodput import _NOISE_S
+
 pytestmark = [pytest.mark.full, pytest.mark.torch]
 
 
@@ -35,7 +37,7 @@ def test_the_figures_of_a_training_are_those_of_its_files(trained: Path, primus:
     assert figures["wall_s"] == pytest.approx(wall)
     assert figures["goodput"] == pytest.approx(sum(row["step_time_s"] for row in rows) / wall)
     parts = {part["cause"]: part["seconds"] for part in run["time"]}
-    assert sum(parts.values()) == pytest.approx(wall)
+    assert sum(parts.values()) == pytest.approx(wall, abs=_NOISE_S), "steps are rounded"
     assert abs(parts["other"]) < 0.1, "every moment has its place"
     assert run["identity"]["framework"] == "torchtitan"
     assert figures["gpu_hours"] == 0

@@ -424,6 +424,8 @@ def test_data_that_contradict_themselves_are_refused(resolve: Resolve, data: str
         ("corpus.jsonl", b"{}", "corpus.jsonl' is not a folder"),
         ("folder/latin.txt", b"caf\xe9", "there is no text in"),
         ("folder/text.csv", b"a", "there is no text in"),
+        ("folder/large.txt", b"x" * ((1 << 20) + 1), "left out: 1 larger than 1 MiB (large.txt)"),
+        ("folder/large.md", b"x" * ((1 << 20) + 1), "data.text=null data.vocab_size=null data.input="),
         ("folder/text.txt", b"a", ""),
     ],
 )

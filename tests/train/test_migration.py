@@ -97,6 +97,24 @@ def test_a_section_that_was_renamed_keeps_its_settings(primus: Run, tmp_path: Pa
     assert "      profiler.profile_freq: 10\n" in done.stdout
 
 
+def test_what_was_only_renamed_is_no_difference_and_keeps_its_place(primus: Run, tmp_path: Path) -> None:
+    pytest.importorskip("primus_torchtitan", reason="torchtitan is not installed")
+    text = '[model]\nname = "llama3"\nflavor = "debugmodel"\n[training]\nbatch_size = 2\nmock_data = true\n'
+    (tmp_path / "old.toml").write_text(text)
+    migrated = primus("config", "migrate", "old.toml", "--to", "torchtitan==0.3", "-o", "new.yaml")
+    assert "2 renamed" in migrated.stderr
+    same = primus("config", "diff", "old.toml", "new.yaml", "--gpu", "none")
+    assert (same.returncode, same.stdout) == (0, "no setting differs\n")
+    new = (tmp_path / "new.yaml").read_text().replace("local_batch_size: 2", "local_batch_size: 3")
+    (tmp_path / "new.yaml").write_text(new)
+    differs = primus("config", "diff", "old.toml", "new.yaml", "--gpu", "none").stdout.splitlines()
+    assert [line.split() for line in differs] == [
+        ["training.local_batch_size"],
+        ["2", "old.toml:5"],
+        ["3", "new.yaml:13"],
+    ]
+
+
 @pytest.mark.full
 def test_where_lines_cannot_be_edited_the_file_is_written_anew(primus: Run, tmp_path: Path) -> None:
     pytest.importorskip("primus_torchtitan", reason="torchtitan is not installed")

@@ -297,6 +297,15 @@ def test_a_run_in_a_container_is_one_whole_run(primus: Run, project: Path) -> No
     assert metadata(project)["parent"] == {"run_id": run.name, "directory": str(run)}
 
 
+def test_a_check_from_outside_a_container_compares_nothing_that_the_image_has(primus: Run, project: Path) -> None:
+    assert primus("container", "--", "behave", "exit", "0", cwd=project).returncode == 0
+    check, note = ("replay", "latest", "--check"), "  note      packages: of the image: recorded → not compared"
+    for runtime, is_told in (("container", True), ("direct", False)):
+        said = primus(*check, runtime, cwd=project, env={"OF_THE_HOST": "1"}).stdout
+        assert (note in said, "packages (" not in said) == (is_told, is_told), said
+        assert "OF_THE_HOST" not in said
+
+
 def test_between_direct_and_container_only_the_runtime_differs(primus: Run, project: Path) -> None:
     env = {"NCCL_DEBUG": "INFO", "ONLY_HERE": "1"}
     for runtime in ("direct", "container"):

@@ -44,7 +44,7 @@ def chosen(named: str, facts: Facts, framework: str) -> Chosen:
         "--image is missing",
         why="only machines with AMD or NVIDIA GPUs have a default image, and no GPU was found here",
         fix="add --image IMAGE behind `container`, or set `container: {image: IMAGE}` in primus.yaml\n"
-        "or type `direct` instead of `container`, to run without one",
+        "or type `direct` instead of `container` and its options, to run without one",
     )
 
 

@@ -150,7 +150,7 @@ Primus passes all other options to the engine unchanged (`--cpus 16`, `--pids-li
         parser = Parser(prog="primus container")
         self.add_arguments(parser)
         misspelt = Misspelt(engine, args.engine_flags, flags_of(parser))
-        advice = misspelt.advice(images.advice(engine, image))
+        advice = misspelt.advice(user.advice(engine, image) or images.advice(engine, image))
         step = Step(self.name, argv, facts.cwd, kind="worker", lock=lock, advice=advice)
         if is_apptainer:
             step = step._replace(refusals=(apptainer.FAILED, 126, 127))

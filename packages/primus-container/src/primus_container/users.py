@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import stat
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
@@ -62,6 +63,14 @@ class User(NamedTuple):
     def closed(self, folders: Iterable[str]) -> list[str]:
         """Those of the folders that this user cannot write in."""
         return [folder for folder in folders if self.owner and not self._may(folder, 0o7)]
+
+    def advice(self, engine: str, image: str) -> str:
+        """Return what to do where the image has no group of the name that was given; empty: none was."""
+        group = dict(self.options).get("user", "").partition(":")[2]
+        if group in _ROOT or group.isdecimal():
+            return ""
+        command = f"{engine} run --rm --entrypoint cat {shlex.quote(image)} /etc/group"
+        return f"if the image has no group '{group}', name it by number; this prints the groups of the image: {command}"
 
     def _may(self, path: str, wanted: int) -> bool:
         """Whether the mode of `path` has these bits for the user; of what is missing, the run makes its own."""

@@ -42,7 +42,7 @@ def of_gathered(catalogue: Catalogue, gathered: Gathered, host: HostRoot | None 
     if not verdict.cause:
         return verdict
     remedies = catalogue[verdict.cause.signature].remedies
-    figures = of_run(gathered.run, gathered.record)
+    figures = replace(of_run(gathered.run, gathered.record), is_running=gathered.is_running)
     return replace(verdict, advice=tuple(advise(verdict.cause, remedies, figures, host or HostRoot())))
 
 

@@ -20,7 +20,7 @@ from primus_maxtext.layout import UNKNOWN, Layout, check_layout
 from primus_maxtext.own_settings import SETTINGS
 from primus_maxtext.schema import Schema, schema_for
 from primus_maxtext.settings import TAKEN, Settings
-from primus_maxtext.text import PATHS, Data
+from primus_maxtext.text import PATHS, Data, is_unsplit, refuse_evaluation
 from primus_train.backend import BackendCall, BackendPlan
 from primus_train.kit import contradictions
 from primus_train.kit.outside_writers import wandb_variables
@@ -217,6 +217,8 @@ class _Resolution:
         """What prepares the data, and what must be there."""
         if self.data is None:
             self.settings.refused |= {"vocab_size", *TAKEN}
+            if not self.call.is_refused("data") and is_unsplit(self.call.document.section(("data",)).data):
+                refuse_evaluation(self.settings)
             return (), []
         try:
             return self.data.apply(self.settings)

@@ -16,7 +16,7 @@ from primus_train.backend import BackendCall
 from primus_train.overrides import is_typed
 from primus_train.paths import PathKind
 
-__all__ = ["Data"]
+__all__ = ["Data", "is_unsplit", "refuse_evaluation"]
 
 _MADE_UP = "synthetic"
 """Templates say so, to run as they stand; data of one's own take its place."""
@@ -98,10 +98,9 @@ class Data:
         settings.default("reset_attention_mask", False)
         for name, part in (("grain_train_files", "train"), ("grain_eval_files", "validation")):
             settings.set(name, ";".join(prefix for _, prefix in told[part]["blend"]) if part in told else "")
-        if settings["eval_interval"] > 0 and "validation" not in told:
-            other = "set data.valid_data_path, or " if isinstance(corpus, Prefixes) else "set "
-            fix = f"{other}data.split=98,2: shares to train and to validate on\nor evaluate nothing: eval_interval=-1"
-            raise settings.error("eval_interval", "there is no data for the evaluation", fix=fix)
+        if "validation" not in told:
+            with settings.mistakes:
+                refuse_evaluation(settings, "set data.valid_data_path, or " * isinstance(corpus, Prefixes))
         if corpus.eod is not None:
             settings.set("mmap_eod_id", corpus.eod)
             return
@@ -143,6 +142,23 @@ class Data:
                 whole = os.path.join(self.call.facts.cwd, os.path.expanduser(path))
                 found.append(Requirement("file", whole, f"correct '{name}'"))
         return found
+
+
+def refuse_evaluation(settings: Settings, other: str = "") -> None:
+    """Refuse to evaluate without data for it. `other`: what gives some, beside shares.
+
+    Raises:
+        ConfigError: there is an evaluation.
+    """
+    if settings["eval_interval"] > 0:
+        shares = "data.split=98,2: shares to train and to validate on"
+        fix = f"{other or 'set '}{shares}\nor evaluate nothing: eval_interval=-1"
+        raise settings.error("eval_interval", "there is no data for the evaluation", fix=fix)
+
+
+def is_unsplit(data: Mapping[str, Any]) -> bool:
+    """Check whether the section `data` trains on all of `input`, whatever else is wrong with it."""
+    return bool(data.get("input")) and not any(data.get(name) for name in ("split", "text", "train_data_path"))
 
 
 def _is_asked(settings: Settings, name: str) -> bool:

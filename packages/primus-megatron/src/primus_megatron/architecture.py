@@ -105,7 +105,7 @@ def _strange(settings: Settings) -> str:
     if other := [name for name in _OTHERWISE if settings.knows(name) and settings[name]]:
         return f"it has {', '.join(other)}"
     if not tokens(settings):
-        return "vocab_size is not set"
+        return "vocab_size is not set; for Primus to count them, set it to the tokenizer's number of tokens"
     if isinstance(settings["window_attn_skip_freq"], list | str) and settings["window_size"]:
         return "its windows follow a pattern"
     if settings["num_experts"] and _first_and_step(_expert_layers(settings)) is None:

@@ -231,6 +231,7 @@ class _Resolution:
             tokens_per_step=self.global_batch(layout.data) * settings["training.seq_len"],
             defaults={name: option.default for name, option in settings.options.items()},
             own=tuple(one.name for one in SETTINGS),
+            renamed=earlier_names.renamed(self.call.document),
             continues="" if self.call.weights_only else source,
             starts_from=source if self.call.weights_only else "",
             loads=loads(settings),

@@ -13,8 +13,9 @@ from primus_core.errors import ConfigError, Mistakes
 from primus_train.migration import Fate, fate_of, fix_of
 from primus_train.overrides import is_typed
 from primus_train.released import is_released
+from primus_train.templates.recipe import leaves
 
-__all__ = ["adopt", "fate", "moved", "names_now", "translate"]
+__all__ = ["adopt", "fate", "moved", "names_now", "renamed", "translate"]
 
 KeyPath = tuple[str, ...]
 _SECTIONS = frozenset({"job", "model", "training", "optimizer", "lr_scheduler", "metrics", "parallelism", "checkpoint"})
@@ -140,6 +141,12 @@ class _Translation:
         folder[path[-1]] = value
         if (mark := self.document.where(origin)) and path != origin:
             self.marks[path] = mark
+
+
+def renamed(document: Document) -> dict[str, str]:
+    """Return what the settings of `document` that have a name of 0.2 are called today."""
+    names = [dotted(path) for path, _ in leaves(document.data)]
+    return {name: now for name in names for now in names_now(name) if now != name}
 
 
 def names_now(name: str) -> tuple[str, ...]:

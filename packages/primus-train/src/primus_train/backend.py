@@ -140,6 +140,8 @@ class BackendPlan:
     """The framework's defaults, by setting."""
     own: tuple[str, ...] = ()
     """Those of the settings that the backend adds to the framework's: their defaults are Primus's."""
+    renamed: Mapping[str, str] = field(default_factory=dict)
+    """What settings are called that the experiment has under an earlier name, by that name."""
     continues: str = ""
     """The run directory, one of those that `BackendCall.previous` looks in, whose checkpoint it starts from."""
     starts_from: str = ""

@@ -8,6 +8,7 @@ from typing import Literal
 
 from primus_bench.ci.golden import Measured
 from primus_bench.comparison.intervals import FEWEST, slowdown, verdict
+from primus_bench.report.steadiness import steadiness
 
 __all__ = ["Finding", "judge"]
 
@@ -104,6 +105,8 @@ def _series(figure: str, golden: Sequence[float], measured: Sequence[float], tol
         return Finding(figure, "failed", f"{fewest} samples; {FEWEST} are needed: let it run for longer")
     found = slowdown(golden, measured, count)
     says = f"{found.ratio - 1:+.1%} time ({found.low - 1:+.1%} to {found.high - 1:+.1%}), tolerance {tolerance:.0%}"
+    if why := steadiness([(figure, golden, "")])["cases"]:
+        says += f"; golden value not steady: {why[figure]}"
     said = verdict(found, tolerance)
     if said == "slower":
         return Finding(figure, "failed", f"slower: {says}")

@@ -17,6 +17,7 @@ __all__ = [
     "JOB_SCRIPTS",
     "LAUNCHERS",
     "MODULE",
+    "RUNTIMES",
     "as_program",
     "container_run",
     "is_program",
@@ -27,6 +28,7 @@ __all__ = [
     "of_direct",
     "program_at",
     "sbatch",
+    "starts",
     "to_engine",
     "typed",
     "with_nodes",
@@ -40,13 +42,13 @@ JOB_SCRIPTS = (".sh", ".sbatch", ".slurm")
 _TRAINING = ("train", "pretrain", "--config", "FILE")
 _OWN_SCRIPT = "or with a job script of yours, with `primus slurm srun -- ...` in it: sbatch, without `primus`"
 
-_IMAGE = r"[a-z0-9][\w.-]*(?::\d+)?(?:/[\w.-]+)+(?::[\w.-]+)?|[a-z0-9][\w.-]*:[\w.-]+"
-"""Image names with a folder or a tag."""
+_IMAGE = r"[a-z0-9][\w.-]*(?::\d+)?(?:/[\w.-]+)+(?::[\w.-]+)?|(?!\d+:)[a-z0-9][\w.-]*:[\w.-]+|docker://\S+|\S+\.sif"
+"""Image names with a folder or a tag, `docker://NAME`, and files of Apptainer."""
 PROGRAM = ".py"
 MODULE = ("-m", "--module")
 EXPERIMENTS = (".yaml", ".yml", ".toml")
 LAUNCHERS, _LAUNCHING = word_set("launchers"), word_set("launching")
-_RUNTIMES = homes.names("runtimes") | {"direct"}
+RUNTIMES = homes.names("runtimes") | {"direct"}
 
 
 def with_runtimes(words: Sequence[str], find_task: Callable[[Sequence[str]], int]) -> list[str]:
@@ -58,7 +60,7 @@ def with_runtimes(words: Sequence[str], find_task: Callable[[Sequence[str]], int
     """
     named: list[list[str]] = []
     rest = list(words)
-    while rest and rest[0] != "--" and (rest[0] in _RUNTIMES or rest[0].startswith("-")):
+    while rest and rest[0] != "--" and (rest[0] in RUNTIMES or rest[0].startswith("-")):
         end = rest.index("--") if "--" in rest else len(rest)
         end = min(end, find_task(rest)) if named and rest[0].startswith("-") else end
         segment, rest = rest[:end], rest[end + (rest[end : end + 1] == ["--"]) :]
@@ -102,7 +104,7 @@ def without_launcher(words: Sequence[str]) -> tuple[str, list[str]]:
         if not inside or flag not in of_torchrun():
             kept.append(_spelt(word) if inside else word)
         elif flag != "--standalone":
-            value = value if equals else rest.pop(0) if rest else ""
+            value = value if equals else rest.pop(0) if rest and rest[0] != "--" else "N"
             total = value if flag in word_set("of_all_nodes") else total
             variables |= _variables(flag, value)
     nodes = variables.get("NNODES", "1")
@@ -227,34 +229,45 @@ def to_engine(words: Sequence[str]) -> Sequence[str]:
     return rest[1:] if rest[:1] == ["run"] and not is_ours else ()
 
 
+def starts(words: Sequence[str]) -> bool:
+    """Whether the words start a container in an engine's own form; `docker exec` does not, `apptainer exec` does."""
+    return "".join(words[1:2]) in (("run", "exec") if homes.meant(words[0])[1:] else ("run",))
+
+
 def names_image(words: Sequence[str]) -> bool:
     """Whether one of the words looks like the name of an image."""
     return any(re.fullmatch(_IMAGE, word) for word in words)
 
 
-def container_run(words: Sequence[str]) -> str:
-    """The command for `docker run OPTIONS IMAGE WORDS`. Nobody here knows which options take a value.
+def container_run(words: Sequence[str], engine: Sequence[str] = ()) -> str:
+    """The command for `docker run OPTIONS IMAGE WORDS`, with the options that choose its `engine`.
 
-    So the image is the first word, or the one before a program that is started, or before the `--` of a task.
+    Nobody here knows which options take a value. So the image is the first word, or the one before a program that is
+    started, or before the `--` of a task.
     """
     if "primus" in words[1:-1]:  # `docker run IMAGE primus direct -- run FILE`
         at = words.index("primus")
         options = [word for word in words[: at - 1] if word not in word_set("of_docker")]
-        return _command("container", "--image", words[at - 1], *options, "--", *words[at + 1 :])
+        return _command("container", *engine, "--image", words[at - 1], *options, "--", *words[at + 1 :])
     if "--image" in words[:-1]:  # `container run --image IMAGE -- run FILE`
         named = words.index("--image")
         kept = [*words[:named], *words[named + 2 :]]
         begin = next((at for at, word in enumerate(kept) if word == "--" or is_program(word)), len(kept))
         words = [*kept[:begin], words[named + 1], *kept[begin:]]
     places = (at for at, word in enumerate(words) if at and (word == "--" or word in LAUNCHERS or is_program(word)))
-    if not (at := next(places, 0)):
-        image = next((word for word in words if re.fullmatch(_IMAGE, word)), words[0] if len(words) == 1 else "IMAGE")
-        return _command("container", "--image", image, "--", *_TRAINING)
-    begin = at + program_at(words[at:])
-    options = [word for word in words[: at - 1] if word not in word_set("of_docker") and not word.startswith("--gpus=")]
+    at = next(places, 0)
+    behind = at or next((at for at, word in enumerate(words, 1) if re.fullmatch(_IMAGE, word)), int(len(words) == 1))
+    options = [
+        word
+        for word in words[: max(behind - 1, 0)]
+        if word not in word_set("of_docker") and not word.startswith("--gpus=")
+    ]
     if "--gpus" in options:  # the runtime gives those that are here
         del options[options.index("--gpus") : options.index("--gpus") + 2]
-    container = ("container", "--image", words[at - 1], *options, "--")
+    container = ("container", *engine, "--image", words[behind - 1] if behind else "IMAGE", *options, "--")
+    if not at:
+        return _command(*container, *_TRAINING)
+    begin = at + program_at(words[at:])
     if words[at] == "--":
         return _command(*container, *words[at + 1 :])
     program = words[begin:] or ["train.py"]

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import shlex
 import tomllib
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from functools import cache
 from itertools import pairwise
 from typing import NamedTuple
@@ -23,13 +23,14 @@ from primus_core.cli.segments import (
     begins_training,
     find_task,
     is_experiment,
+    near_word,
     with_dashes,
     with_image,
     with_stage,
     with_task,
     with_values,
 )
-from primus_core.installed.homes import home_of, how_to_install, meant
+from primus_core.installed.homes import home_of, how_to_install, meant, names
 from primus_core.request.former import answer as former_answer
 from primus_core.request.former import word_set
 from primus_machine.errors import MachineError, PrimusError, RequestError, nearest
@@ -37,8 +38,6 @@ from primus_machine.errors import MachineError, PrimusError, RequestError, neare
 __all__ = ["Hint", "Known", "hints", "instead", "retyped"]
 
 _FILE = os.path.join(os.path.dirname(__file__), "..", "data", "hints.toml")
-_ALIKE = 0.75
-"""How alike a word must be to one of another tool: `torchrun` is no misspelt `rerun`."""
 _VERY_ALIKE = 0.8
 """So much alike are a word of the hints and a slip of it: `login` is none of `log`."""
 _TRAINS, _RUNS = "`train pretrain` trains", "`run` starts a Python file on every rank"
@@ -66,13 +65,14 @@ def hints() -> tuple[Hint, ...]:
 
 def retyped(words: Sequence[str], error: PrimusError, errors: Sequence[PrimusError] = ()) -> str:
     """Return the fix of `error`, and with it the whole command, where that follows from its fields. `errors`: all."""
+    if {*words[1:2]} & former.RUNTIMES and words[0] in names("tasks") & names("commands"):  # `bench slurm -- gemm`
+        return _whole(proposed.runtime_first(words))
     if proposed.moved(words, [error]):
         return _whole(proposed.moved(words, errors or [error]))
     wrong = error.option
-    if len(errors) > 1 or not wrong:
-        return error.fix
-    if moved := _moved(words, error):
-        return moved
+    moved = "" if len(errors) > 1 or not wrong else _moved(words, error)
+    if len(errors) > 1 or moved or not wrong:
+        return moved or error.fix
     places = [at for at, word in enumerate(words) if word.partition("=")[0] == wrong.partition("=")[0]]
     if len(places) != 1:
         return error.fix
@@ -139,6 +139,10 @@ def _exchanged(before: Sequence[str], word: str, after: Sequence[str], error: Pr
 def instead(words: Sequence[str], known: Known, refused: PrimusError) -> RequestError | None:
     """The answer to `words`, which were refused with the error `refused`; None: nobody can tell what they mean."""
     words = former.with_nodes(words)
+    own = [a for a, b in pairwise([*words, ""]) if a not in ("primus", "primus-cli") or b not in former.RUNTIMES]
+    if own != [*words] and (words[0] not in own or "slurm" in (words[0], *meant(words[0]))):  # AMD's, or typed twice
+        whole = RequestError(refused.what, fix=_whole([*known.front, *own]), kind=_COMMAND)
+        return (_instead(own, known, refused) if proposed.refusal(own) else None) or whole
     if error := _instead(list(words), known, refused):
         return error
     variables, rest = former.without_launcher(words)  # the last of them may stand where a value would
@@ -158,11 +162,12 @@ def _instead(words: list[str], known: Known, refused: PrimusError) -> RequestErr
     if words[0] in known.tasks and not (home_of("commands", words[0]) or _means_runtime(words, known)):
         is_of_runs = words[0] == "run" and {*words[1:2]} & word_set("of_runs")
         fix = f"primus runs {typed(words[1:])}" if is_of_runs else _command(["direct"], words, known)
-        if {*words[1:2]} & {*known.runtimes}:  # `train direct -- pretrain`: the runtime comes first
-            at = words.index("--") if "--" in words else 2
-            fix = _whole([*known.front, *words[1:at], "--", words[0], *words[at + (words[at : at + 1] == ["--"]) :]])
+        fix = (
+            _whole([*known.front, *proposed.runtime_first(words)]) if words[1:2] and words[1] in known.runtimes else fix
+        )
         return RequestError(refused.what, fix=fix, kind=_COMMAND)
-    if "container" in (words[0], *meant(words[0])) and (error := _to_engine(words, known)):
+    is_engines = "container" in (words[0], *meant(words[0])) and (words[0] == "container" or not former.starts(words))
+    if is_engines and (error := _to_engine(words, known)):
         return error
     if words[0] in known.runtimes:
         if segments := _former_segments(words, known, refused):
@@ -179,9 +184,9 @@ def _instead(words: list[str], known: Known, refused: PrimusError) -> RequestErr
 
 def _to_engine(words: Sequence[str], known: Known) -> RequestError | None:
     """The answer to words that the engine of containers would take; None: they are none."""
-    fix = former_answer("container", "".join(words[1:2])).fix
-    if words[0] != "container" and not fix and words[1:2] and not words[1].startswith("-") and words[1] != "run":
-        fix = f"it is the engine's own command, without `primus`: {typed(words)}"
+    fix, own = former_answer("container", "".join(words[1:2])).fix, "it is the engine's own command, without `primus`"
+    if words[0] != "container" and fix.startswith(own[: len(fix)]) and words[1:2] and not words[1].startswith("-"):
+        fix = f"{own}: {typed(words)}"
     if fix and not (words[0] != "container" and {*words[1:2]} & {*known.tasks, *known.runtimes}):
         return RequestError(f"`{typed(words[:2])}` starts no task", fix=fix)
     typed_to = former.to_engine(words[1:]) if words[0] == "container" else ()
@@ -221,13 +226,14 @@ def _unknown_command(head: str, rest: Sequence[str], known: Known) -> RequestErr
     if head in known.tasks and not rest:
         fix = f"primus direct -- {head} train.py\nto train: primus direct -- train pretrain --config FILE"
         return RequestError(f"{what}, and none is named", fix=fix)
-    if (found := former_answer("primus", head)).meant:
+    found = former_answer("primus", " ".join([head, *rest[:1]]))  # `accelerate config`
+    if (found := found if found.fix else former_answer("primus", head)).meant:
         return RequestError(what, fix=_whole([*known.front, *shlex.split(found.meant), *rest]), kind=_COMMAND)
     if found.fix:
         return RequestError(what, fix=found.fix)
     if answer := _as_task(what, head, rest, known):
         return answer
-    near = _near({*known.runtimes, *known.tasks, *known.commands} - word_set("ending"), head)
+    near = near_word({*known.runtimes, *known.tasks, *known.commands} - word_set("ending"), head)
     hint = _hint(head) or (None if near else _misspelt_hint(head))
     if rest and rest[0] in known.commands and not proposed.refusal([rest[0], head, *rest[1:]]):  # `show config FILE`
         near, rest, hint = rest[0], [head, *rest[1:]], None
@@ -248,12 +254,6 @@ def _misspelt(what: str, near: str, rest: Sequence[str], known: Known) -> Reques
     return RequestError(what, why=why, fix="see `primus --help`, and `primus plugins` for what is installed")
 
 
-def _near(known: Collection[str], head: str) -> str:
-    """The word that `head` misspells or abbreviates; empty: there is none, or several."""
-    longer = [word for word in known if len(head) > 2 and word.startswith(head)]
-    return longer[0] if len(longer) == 1 else nearest(head, known, _ALIKE)
-
-
 def _as_task(what: str, head: str, rest: Sequence[str], known: Known) -> RequestError | None:
     """The answer to a task without its runtime, or behind the launcher of others."""
     if begins_training(head):
@@ -267,13 +267,14 @@ def _as_task(what: str, head: str, rest: Sequence[str], known: Known) -> Request
         variables = former.launcher_variables(launching)
         fix = f"{variables}{_command(['direct', *options], as_run_task([head, *rest]), known)}"
         return RequestError(what, why=why, fix=fix, kind="" if variables else _COMMAND)
-    if meant(head) == ("container",) and rest[:1] == ["run"]:
-        return RequestError(what, why=former.ENGINE, fix=former.container_run(rest[1:]), kind=_COMMAND)
+    runtime = meant(head)
+    if runtime[:1] == ("container",) and former.starts([head, *rest]):
+        return RequestError(what, why=former.ENGINE, fix=former.container_run(rest[1:], runtime[1:]), kind=_COMMAND)
     if head in ("sbatch", "submit") and any(
         word.endswith(former.JOB_SCRIPTS) or word.startswith("--wrap") for word in rest
     ):
         return RequestError(what, why="Primus writes the job script", fix=former.sbatch(rest), kind=_COMMAND)
-    if runtime := meant(head):
+    if runtime:
         why = f"the runtime for that is `{runtime[0]}`; put `--` and a task after its options"
         variables, rest = former.without_shape(rest) if runtime[0] == "slurm" else ("", rest)
         variables = former.launcher_variables(former.launched(rest), runtime[0]) or variables

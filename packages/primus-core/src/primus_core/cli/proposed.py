@@ -18,7 +18,7 @@ from primus_core.request.arguments import Parser, parse_segment
 from primus_machine.errors import PrimusError, RequestError
 from primus_machine.host import HostRoot
 
-__all__ = ["checked", "completed", "moved", "refusal", "with_variables"]
+__all__ = ["checked", "completed", "moved", "refusal", "runtime_first", "with_variables"]
 
 _VARIABLES = r"(?P<variables>(?:[A-Z_]+=\S+ )*)"
 _COMMAND = re.compile(rf"(?P<before>(?:.*?(?:: |mean ))?`?){_VARIABLES}primus (?P<words>[^`]+)(?P<after>`?\??)")
@@ -50,7 +50,8 @@ def checked(fix: str, retyped: Callable[[list[str], PrimusError], str], most: in
         elif found and (not refused or error.kind == "missing"):
             lacks = [one for one in error.options if refused and one[0] != "{"]  # {list}: it may be left out
             lacks = [f"{one} ..." if one[0] == "-" else former.example(error.where, one) or one for one in lacks]
-            at = 1 if "ACTION" in error.options else len(words)
+            behind = 1 if "--" not in words else len(words) - words[::-1].index("--") + 1
+            at = behind if "ACTION" in error.options else len(words)
             whole = shlex.join([*words[:at], *" ".join(lacks).split(), *words[at:]]) if lacks else found["words"]
             is_further = error.kind == "unfit" or (not refused and error.option[:1] == "-")
             then = f"    # then: {error.what}" if is_further else ""
@@ -161,6 +162,15 @@ def moved(words: Sequence[str], errors: Sequence[PrimusError]) -> list[str]:
             if flag.startswith("-"):
                 whole = _moved(whole, flag) or whole
     return whole if whole != list(words) else []
+
+
+def runtime_first(words: Sequence[str]) -> list[str]:
+    """The command for `train direct -- pretrain`, or for that without its `--`."""
+    if "--" in words:
+        at = words.index("--")
+        return [*words[1:at], "--", words[0], *words[at + 1 :]]
+    wholes = ([*words[1:at], "--", words[0], *words[at:]] for at in range(len(words), 2, -1))
+    return next((whole for whole in wholes if not refusal(whole)), [words[1], "--", words[0], *words[2:]])
 
 
 def _moved(words: Sequence[str], flag: str) -> list[str]:

@@ -9,6 +9,7 @@ from typing import NamedTuple
 from primus_core.cli import former
 from primus_core.cli.former import EXPERIMENTS
 from primus_core.request.former import word_set
+from primus_machine.errors import nearest
 
 __all__ = [
     "Known",
@@ -19,6 +20,7 @@ __all__ = [
     "find_task",
     "is_experiment",
     "may_be_value",
+    "near_word",
     "with_dashes",
     "with_image",
     "with_stage",
@@ -27,6 +29,8 @@ __all__ = [
 ]
 
 _STAGE = "pretrain"
+_ALIKE = 0.75
+"""How alike a word must be to one of another tool: `torchrun` is no misspelt `rerun`."""
 _SWITCHES = {"--dry-run", "--debug", *word_set("of_docker")}
 
 
@@ -144,3 +148,9 @@ def with_image(words: Sequence[str], known: Known) -> list[str]:
         return []
     options = [word for word in words[:at] if word not in word_set("of_docker")]
     return [*options, "--image", words[at], "--", *with_stage([*words[end:]])]
+
+
+def near_word(known: Collection[str], head: str) -> str:
+    """The word that `head` misspells or abbreviates; empty: there is none, or several."""
+    longer = [word for word in known if len(head) > 2 and word.startswith(head)]
+    return longer[0] if len(longer) == 1 else nearest(head, known, _ALIKE)

@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import Mapping, Sequence
 
+from primus_core.request import former
 from primus_core.request.arguments import Parser, parse_segment
 from primus_machine.errors import MachineError, RequestError, suggestion
 from primus_machine.files import plain_json, trust
@@ -72,7 +73,9 @@ def _changed(known: Sequence[str], folders: Sequence[str], *, remove: bool) -> l
 def _missing(given: str, real: str) -> RequestError:
     above, name = os.path.split(real)
     near = suggestion(name, os.listdir(above)) if os.path.isdir(above) else ""
-    return RequestError(f"there is no folder '{given}'", fix=near or "check the path")
+    found = former.answer("trust", given)
+    fix = found.fix or near or "check the path"
+    return RequestError(f"there is no folder '{given}'", fix=fix, options=[given], meant=found.meant)
 
 
 def _write(known: Sequence[str], environ: Mapping[str, str]) -> None:

@@ -1,7 +1,8 @@
 """The environment that a run gets, each variable with its origin.
 
-Who wins: `--env K=V` > `--env FILE` > hooks and patches > the person's own environment > the experiment's `env:` >
-the backend > the network and the GPU's profile (model over vendor) > base. Of a list of flags, that goes for each flag.
+Who wins: `--env K=V` > `--env FILE` (both on the command line over both in primus.yaml) > hooks and patches > the
+person's own environment > the experiment's `env:` > the backend > the network and the GPU's profile (model over vendor)
+> base. Of a list of flags, that goes for each flag.
 """
 
 from __future__ import annotations
@@ -108,22 +109,21 @@ def refused(name: str) -> str:
 def from_options(options: Sequence[str], environ: Mapping[str, str]) -> tuple[Variable, ...]:
     """The variables that `--env` options give: `NAME=VALUE`, `NAME` (its value here), or a file of such lines.
 
-    Of several with one name, the last wins: files come first.
+    Of several with one name, the last wins: primus.yaml comes before the command line, and in each of them, files
+    come first.
 
     Raises:
         RequestError: an option is none of these, or names a variable that is not set.
     """
-    files = [o for o in options if "=" not in o and os.path.exists(submission.path(o, environ))]
+    files = {o for o in options if "=" not in o and os.path.exists(submission.path(o, environ))}
     mistakes = Mistakes()
     found: list[Variable] = []
-    for path in files:
-        with mistakes:
-            found += _file(path, environ)
-    for option in options:
+    for option in sorted(options, key=lambda option: (not hasattr(option, "where"), option not in files)):
         with mistakes:
             where = getattr(option, "where", "")  # of primus.yaml
             origin = f"--env {where}".rstrip()
-            found += [] if option in files else [_variable(option, environ, origin, where or "--env")]
+            is_file = option in files
+            found += _file(option, environ) if is_file else [_variable(option, environ, origin, where or "--env")]
     mistakes.refuse()
     return tuple(found)
 

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from primus_core import variables
 from primus_core.installed.homes import home_of, how_to_install
 from primus_core.journal.record import RunRecord
 from primus_core.plan.plan import Plan, Requirement
@@ -30,6 +31,8 @@ from primus_machine.text import printable
 __all__ = ["Report", "Row", "check", "compared"]
 
 _ORDER = ("blocking", "warning", "note")
+_OF_IMAGE = ("packages", "module", "backend", "hooks")
+"""What a container has of its own."""
 
 
 class Row(NamedTuple):
@@ -69,6 +72,11 @@ def compared(plan: Plan, facts: Facts, replay: Replay, around: Sequence[str] = (
     if not facts.host.is_known:
         del sizes["hardware"]
         rows.append(Row("note", "hardware", "nodes", "known", f"not before {around[0]} has chosen them"))
+    in_image = variables.IMAGE in replay.saved.environment and variables.IMAGE not in here.environment
+    if in_image and replay.plan.place.outer in around[-1:]:
+        del sizes["packages"]
+        rows = [row for row in rows if row.category not in _OF_IMAGE]
+        rows.append(Row("note", "packages", "of the image", "recorded", "not compared from outside the container"))
     if not replay.saved.code.get("root"):
         del sizes["code"]
         rows = [row for row in rows if row.category != "code"]

@@ -157,11 +157,12 @@ def _runtime(run: Saved) -> str:
 
 
 def _environments(a: Saved, b: Saved) -> list[dict[str, str]]:
-    """Both environments. Another runtime gives another system around the ranks, so only what belongs to a run counts:
-    what its plan sets, less the network's, and the families that change what a run does.
+    """Both environments. Another runtime, or an image, gives another system around the ranks, so only what belongs to a
+    run counts: what its plan sets, less the network's, and the families that change what a run does.
     """
     found = [_environment(a), _environment(b)]
-    if _runtime(a) == _runtime(b):
+    in_image = [variables.IMAGE in run.environment for run in (a, b)]  # a check looks from outside
+    if _runtime(a) == _runtime(b) and in_image[0] == in_image[1]:
         return found
     planned = {str(variable["name"]) for run in (a, b) for variable in run.plan.get("environment") or ()}
     found = [

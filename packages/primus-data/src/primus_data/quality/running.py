@@ -9,6 +9,7 @@ from dataclasses import asdict
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
+from primus_core import get_logger
 from primus_core.errors import PrimusError, RequestError
 from primus_data.contract import Here
 from primus_data.progress import Progress
@@ -20,6 +21,7 @@ from primus_data.quality.work import Work
 from primus_data.quality.workers import Workers
 from primus_data.sources.files import File, find
 from primus_data.sources.parts import divide, usual_size
+from primus_data.sources.walk import LeftOut
 from primus_machine.units import time_span
 
 __all__ = ["input_files", "run"]
@@ -34,7 +36,9 @@ def run(pipeline: Pipeline, workers: int, here: Here, *, skips: bool, wait_s: fl
     Raises:
         PrimusError: it cannot be done.
     """
-    files = input_files(pipeline)
+    files = input_files(pipeline, left_out := LeftOut())
+    if left_out.names and not here.node_rank:
+        get_logger().warning("input_left_out", message=f"input: left out {left_out}", files=left_out.names)
     parts = tuple(divide(files, usual_size(sum(file.size for file in files))))
     work = Work(pipeline.output, here.node_rank)
     if here.node_rank and work.is_published:
@@ -60,14 +64,15 @@ def _useful(workers: int, plan: Iterable[Stage]) -> int:
     return min(workers, max(stage.tasks for stage in plan))
 
 
-def input_files(pipeline: Pipeline) -> tuple[File, ...]:
-    """The files of the input, in the order of the patterns, those of each sorted by name.
+def input_files(pipeline: Pipeline, left_out: LeftOut) -> tuple[File, ...]:
+    """The files of the input, in the order of the patterns, those of each sorted by name. What of a folder
+    is not read goes into `left_out`.
 
     Raises:
         RequestError: one is not there, is named twice, or holds no JSON lines.
     """
     try:
-        found = find(pipeline.inputs)
+        found = find(pipeline.inputs, left_out)
     except RequestError as error:
         raise error.retold(lambda text: text.removeprefix("--")) from None
     if other := next((file.path for file in found if file.kind in ("parquet", "text")), ""):

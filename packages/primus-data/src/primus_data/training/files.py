@@ -21,7 +21,18 @@ from primus_machine.files.atomic import link_atomically
 from primus_machine.host import HostRoot
 from primus_machine.units import counted
 
-__all__ = ["INTERRUPTED", "STDLIB", "Text", "Write", "cache_key", "documents", "has_text", "main", "pieces"]
+__all__ = [
+    "INTERRUPTED",
+    "STDLIB",
+    "TOO_LARGE",
+    "Text",
+    "Write",
+    "cache_key",
+    "documents",
+    "has_text",
+    "main",
+    "pieces",
+]
 
 INTERRUPTED = 130
 """The exit code after Ctrl-C."""
@@ -36,6 +47,7 @@ SUFFIXES = {".md", ".py", ".rst", ".txt"}
 _NOT_OF_STDLIB = {"__pycache__", "site-packages", "dist-packages", "test", "tests", "idle_test", "_bundled"}
 """Folders in the one of the standard library that are not trained on."""
 LARGEST_FILE = 1 << 20
+TOO_LARGE = f"larger than {LARGEST_FILE >> 20} MiB"
 
 
 def documents(source: str) -> tuple[list[Text], LeftOut]:
@@ -69,13 +81,18 @@ def documents(source: str) -> tuple[list[Text], LeftOut]:
     return [texts[name] for name in sorted(texts)], left_out
 
 
-def has_text(source: str) -> bool:
-    """Return whether a folder has a file that can be trained on. It stops at the first one."""
-    for path in map(Path, _own_files(source, LeftOut())):
+def has_text(source: str, left_out: LeftOut) -> bool:
+    """Return whether a folder has a file that can be trained on. It stops at the first one.
+
+    `left_out` gets those before it.
+    """
+    for path in map(Path, _own_files(source, left_out)):
         about = path.stat() if path.is_file() else None
+        why = _unfit(path, about)
         with suppress(OSError, UnicodeDecodeError):
-            if not _unfit(path, about) and path.read_bytes().decode("utf-8-sig").strip():
+            if not why and path.read_bytes().decode("utf-8-sig").strip():
                 return True
+        left_out.add(why or "without text in UTF-8", str(path))
     return False
 
 
@@ -96,7 +113,7 @@ def _unfit(path: Path, about: os.stat_result | None) -> str:
         return "not regular files"
     if path.suffix not in SUFFIXES:
         return f"of other kinds than {', '.join(sorted(SUFFIXES))}"
-    return "empty" if not about.st_size else f"larger than {LARGEST_FILE >> 20} MiB" * (about.st_size > LARGEST_FILE)
+    return "empty" if not about.st_size else TOO_LARGE * (about.st_size > LARGEST_FILE)
 
 
 def pieces(text: str, size: int) -> Iterator[str]:

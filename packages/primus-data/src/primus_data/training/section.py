@@ -12,9 +12,10 @@ from primus_core.errors import ConfigError, MachineError
 from primus_core.request import former
 from primus_data.indexed.layout import fault
 from primus_data.indexed.tokens import unknown
+from primus_data.sources.walk import LeftOut
 from primus_data.tokenizers import KINDS
 from primus_data.training.corpora import Corpus, Prefixes, Raw, Text, is_number, refuse_numbers
-from primus_data.training.files import STDLIB, SUFFIXES, has_text
+from primus_data.training.files import STDLIB, SUFFIXES, TOO_LARGE, has_text
 from primus_data.training.vocabulary import SMALLEST
 from primus_train.backend import BackendCall
 from primus_train.kit.settings import PrimusSetting, own_section
@@ -153,9 +154,14 @@ def _refuse_no_text(path: str, named: str, where: str) -> None:
     if os.path.isfile(path):
         fix = f"name its folder; for JSON lines, parquet or one text: data.input={named} and data.tokenizer_model"
         raise ConfigError(f"'{named}' is not a folder", where=where, why="data.text is a folder of text files", fix=fix)
-    if os.path.isdir(path) and not has_text(path):
+    if os.path.isdir(path) and not has_text(path, left_out := LeftOut(path)):
         why = f"looked for files in UTF-8 that end in {', '.join(sorted(SUFFIXES))}"
-        raise ConfigError(f"there is no text in '{named}'", where=where, why=why, fix="name another folder")
+        why += f"; left out: {left_out}" if left_out.names else ""
+        fix = "name another folder"
+        if TOO_LARGE in left_out.names:
+            fix = "split the large files, or let Primus prepare them as `data prepare` does: data.text=null "
+            fix += f"data.vocab_size=null data.input={named} data.tokenizer_model=FILE"
+        raise ConfigError(f"there is no text in '{named}'", where=where, why=why, fix=fix)
 
 
 def _raw(document: Document, given: dict[str, Any], call: BackendCall) -> Raw:

@@ -29,6 +29,8 @@ class Figures:
     """The framework's, by dotted name."""
     plan: Mapping[str, Any] = field(default_factory=dict)
     record: RunRecord = field(default_factory=RunRecord)
+    is_running: bool = False
+    """Whether a process of the run is certainly alive."""
 
     def number(self, name: str) -> float | int | None:
         """One of the hyperparameters, where it is a number."""

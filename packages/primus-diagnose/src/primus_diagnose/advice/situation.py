@@ -339,7 +339,14 @@ def stopped(cause: Finding, _: Figures, __: HostRoot) -> Iterator[Advice]:
         )
 
 
+def alive(_: Finding, figures: Figures, __: HostRoot) -> Iterator[Advice]:
+    """How to look into a process that still hangs."""
+    if figures.is_running:
+        yield Advice("look at what its process does: `py-spy dump --pid <pid>` on its node")
+
+
 RULES: Mapping[str, Callable[[Finding, Figures, HostRoot], Iterator[Advice]]] = {
+    "alive": alive,
     "checkpoint": checkpoint,
     "disk": disk,
     "diverged": diverged,

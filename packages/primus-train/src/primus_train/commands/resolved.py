@@ -307,7 +307,9 @@ def _rows(found: Resolved) -> _Rows:
     planned, framework = found.planned, found.experiment.modules[found.module].framework
     default = f"default of {framework} {planned.config.get('framework_version', '')}".rstrip()
     rows = _top(found)
-    configured = {dotted(path): (path, value) for path, value in leaves(found.settings.data)}
+    written = {dotted(path): (path, value) for path, value in leaves(found.settings.data)}
+    now = {name: planned.renamed.get(name, name) for name in written}
+    configured = {name if now[name] in written else now[name]: one for name, one in written.items()}
     settings: Mapping[str, Any] = planned.config.get("settings") or {}
     for name in configured:
         bare = name.removeprefix("model.")
@@ -317,8 +319,8 @@ def _rows(found: Resolved) -> _Rows:
         if value is None and bare not in settings and planned.defaults.get(bare) is not None:
             rows[name] = _Row(planned.defaults[bare], f"{default}, for {origin}")
             continue
-        now = settings.get(bare, value)
-        rows[name] = _Row(now, origin if now == value else f"Primus, from {origin}")
+        taken = settings.get(bare, value)
+        rows[name] = _Row(taken, origin if taken == value else f"Primus, from {origin}")
     more = {key for name in configured for key in (name, name.removeprefix("model."))}
     rows |= {name: _Row(value, _OURS) for name, value in settings.items() if name not in more}
     rows |= {

@@ -197,7 +197,9 @@ def told(words: list[str], capsys: pytest.CaptureFixture[str]) -> str:
 
 def with_packages(words: str, answer: str) -> Any:
     """A case; one that names the task of a package is none for the kernel alone."""
-    return pytest.param(words, marks=pytest.mark.torch) if "-- run " in f"{words} {answer}" else words
+    of_packages = ("-- run ", "preflight gpu", "bench slurm", "data direct")
+    is_of_one = any(part in f"{words} {answer}" for part in of_packages)
+    return pytest.param(words, marks=pytest.mark.torch) if is_of_one else words
 
 
 def understood(fix: str) -> bool:

@@ -71,6 +71,7 @@ def test_a_model_of_gpus_is_a_machine_that_has_eight_of_them(primus: Run, projec
     shown = primus("env", "show", "--assume-host", name).stdout
     assert f"GPUs      8 x {name.upper()}" in shown
     assert "its CPUs and its network are not known" in shown
+    assert "\nnetwork   not known\n" in shown
     planned = primus("direct", "--dry-run", "--assume-host", name, "--", "behave", "wait", cwd=project).stdout
     assert f"a machine with 8 {name.upper()} is assumed" in planned
 

@@ -115,7 +115,8 @@ def _show(args: Namespace) -> int:
 
         about = {"profile": [profile.origin for profile in found.chain], **describe(found.facts)}
         return _say(json.dumps({**about, "variables": rows(found.variables), "notes": found.notes}, indent=1), found)
-    return _say(f"{machine(found.facts, found.chain, found.notes)}\n\n{listing(found.variables)}", found)
+    seen = machine(found.facts, found.chain, found.notes, assumed=bool(args.assume_host))
+    return _say(f"{seen}\n\n{listing(found.variables)}", found)
 
 
 def _explain(args: Namespace) -> int:

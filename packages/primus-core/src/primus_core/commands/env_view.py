@@ -24,14 +24,18 @@ _NARROWEST = 24
 _SAME_MEMORY = 1.02
 
 
-def machine(facts: Facts, chain: Sequence[Profile], notes: Sequence[str]) -> str:
-    """What was detected, one line each."""
-    versions = [("driver", facts.driver), ("ROCm", facts.rocm), ("CUDA", facts.cuda)]
+def machine(facts: Facts, chain: Sequence[Profile], notes: Sequence[str], *, assumed: bool) -> str:
+    """What was detected, one line each. What is not known of an `assumed` machine may be there."""
+    named = [("driver", facts.driver), ("ROCm", facts.rocm), ("CUDA", facts.cuda)]
+    versions = ", ".join(f"{name} {version}" for name, version in named if version)
+    sizes = [(facts.cpu_count, "CPU"), (len(facts.numa_cpus), "NUMA node")]
+    counts = [counted(number, what) for number, what in sizes if number or not assumed]
+    nothing = ("not known", "not known") if assumed else ("no driver found", "no InfiniBand or RoCE port found")
     lines = [
-        ("host", f"{facts.hostname}, {counted(facts.cpu_count, 'CPU')}, {counted(len(facts.numa_cpus), 'NUMA node')}"),
+        ("host", ", ".join([facts.hostname, *counts])),
         *(("GPUs", line) for line in _gpus(facts) or ["none found"]),
-        ("versions", ", ".join(f"{name} {version}" for name, version in versions if version) or "no driver found"),
-        *(("network", line) for line in _ports(facts) or ["no InfiniBand or RoCE port found"]),
+        ("versions", versions or nothing[0]),
+        *(("network", line) for line in _ports(facts) or nothing[1:]),
         ("profile", " > ".join(profile.origin.removeprefix("profile ") for profile in chain)),
         *(("note", note) for note in notes),
     ]

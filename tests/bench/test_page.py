@@ -124,6 +124,21 @@ def test_what_strangers_wrote_is_text_and_secrets_are_masked(tmp_path: Path) -> 
 
 @pytest.mark.full
 @pytest.mark.skipif(BROWSER is None, reason="chromium is not installed")
+def test_labels_of_charts_are_whole_on_a_desk_and_on_a_phone(tmp_path: Path) -> None:
+    names = ["torch/128x128x128/fp32/NN", "all", f"a kernel of {'many words and ' * 6}{'one_long_word' * 4}"]
+    ranks = {"gb_per_s_of_ranks": [1.0, 2.0] * 4}
+    found = document(*(case(name, {"name": name}, 1.0, **ranks) for name in names))
+    found = replace(found, machine={"hosts": [f"node-{n}.gpu.cluster.example.org" for n in range(8)]})
+    publish(found, made()[1], [str(tmp_path / "r.html")], json=True)
+    for width in (1100, 390):
+        seen = opened(tmp_path / "r.html", width=width)
+        assert seen["outside"] == []
+        assert not [one for one in seen["labels"] if "..." in one or "…" in one]
+        assert not [name for name in names if name.replace(" ", "") not in seen["labels"][0]]
+
+
+@pytest.mark.full
+@pytest.mark.skipif(BROWSER is None, reason="chromium is not installed")
 def test_a_page_is_drawn_on_a_desk_and_on_a_phone(tmp_path: Path) -> None:
     problems = [SQUARE._replace(m=size, n=size, k=size) for size in SIZES]
     found, sheet = made("MI300X", *problems, ranks=(1.0, 1.1))

@@ -23,6 +23,10 @@ from primus_bench.report.steadiness import steadiness
         ([1.0] * 10 + [1.2] * 10, False, "copy: the second half took +20%"),
         ([1.2] * 10 + [1.0] * 10, False, "copy: the second half took -17%"),
         ([1.0, 2.0] * 10, False, "copy: half of the samples differ by more than"),
+        (([1.0] * 9 + [5.0]) * 2, False, "copy: 10% of the samples took over 3 times the median"),
+        ([1.0] * 19 + [9.0], True, ""),
+        ([1.0] * 9 + [9.0], True, ""),
+        (([1.0] * 9 + [2.5]) * 2, True, ""),
     ],
 )
 def test_drift_and_spread_of_the_samples_say_whether_it_was_steady(

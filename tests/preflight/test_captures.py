@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -41,6 +42,8 @@ def test_the_missing_partition_of_a_captured_mi300x_is_found_and_its_links_are_w
     known = found(HERE / "captures/mi300x-cpx-63-of-64.tar.gz")
     failed = {key: one.measured for key, one in known.items() if one.status == "fail"}
     assert failed == {("gpu.partitions", "0000:e5:00.0"): "7 of 8"}
+    commands = re.findall(r"amd-smi set -g 0000:e5:00.0 -C \w+", known["gpu.partitions", "0000:e5:00.0"].fix)
+    assert [one.split()[-1] for one in commands] == ["SPX", "CPX"], "it ends in the mode of the other GPUs"
     assert of(known, "gpu.xgmi") == [("pass", "7 of 7")] * 8
     assert of(known, "gpu.count") == [("pass", "8")]
 

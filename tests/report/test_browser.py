@@ -39,6 +39,12 @@ found.width = innerWidth;
 found.wide = document.documentElement.scrollWidth;
 found.drawn = document.documentElement.dataset.drawn;
 found.charts = [...document.querySelectorAll(".chart")].map((one) => one.querySelectorAll("svg path").length);
+found.labels = [...document.querySelectorAll(".chart")].map(
+  (one) => [...one.querySelectorAll("svg text")].map((text) => text.textContent).join("").replace(/\\s/g, ""));
+found.outside = [...document.querySelectorAll(".chart svg text")].filter((text) => {
+  const [own, whole] = [text, text.ownerSVGElement].map((one) => one.getBoundingClientRect());
+  return own.left < whole.left || own.right > whole.right || own.top < whole.top || own.bottom > whole.bottom;
+}).map((text) => text.textContent);
 found.loaded = performance.getEntriesByType("resource").length;
 found.back = getComputedStyle(document.body).backgroundColor;
 found.title = document.title;

@@ -48,6 +48,15 @@ def test_without_a_file_it_is_printed(primus: Run, tmp_path: Path) -> None:
     assert data["runs"][0]["figures"]["tokens_per_second"]["value"] == 1024
 
 
+def test_a_tile_of_a_run_of_two_steps_says_that_these_are_too_few(primus: Run, tmp_path: Path) -> None:
+    make(tmp_path / "output", lines(1, 2, 20))
+    assert primus("report", "latest", "-o", "r.html").returncode == 0
+    page = shown(tmp_path / "r.html")
+    for title in ("throughput", "step time", "longest step"):
+        assert f"<span>{title}</span><b>too few steps: fewer than 3 lines after warm-up</b>" in page
+    assert "not recorded</b>" not in page
+
+
 def test_several_runs_are_held_against_the_first(primus: Run, tmp_path: Path) -> None:
     for name, speed in (("small_2026_11_21_101526", 1000.0), ("small_2026_11_21_153012", 1100.0)):
         rows = lines(1, 40, 20, tokens_per_second=speed)

@@ -60,7 +60,7 @@ def test_the_figures_are_those_of_the_lines_in_the_steady_state_window(tmp_path:
 def test_what_is_not_recorded_has_a_reason_and_no_number(tmp_path: Path) -> None:
     found = report(make(tmp_path, [line(1, 20, mfu=None), line(2, 21, mfu=None)]))
     unknown = {name: figure.why for name, figure in found.figures.items() if not figure.is_known}
-    assert unknown["tokens_per_second"] == "no steady-state window: fewer than 3 lines after warm-up"
+    assert unknown["tokens_per_second"] == "too few steps: fewer than 3 lines after warm-up"
     assert unknown["last_validation_loss"] == "no line of metrics.jsonl has a finite validation_loss"
     assert all(unknown.values())
     assert "cost" not in found.figures

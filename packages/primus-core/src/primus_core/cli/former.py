@@ -93,20 +93,23 @@ def launcher_variables(words: Sequence[str], runtime: str = "direct") -> str:
 
 
 def without_launcher(words: Sequence[str]) -> tuple[str, list[str]]:
-    """What torchrun's options among those of `direct` say, as variables before a command, and `words` without them."""
+    """What torchrun's options among those of runtimes say, as variables before a command, and `words` without them."""
     variables, kept, rest = dict[str, str](), list[str](), list(words)
-    inside, total = False, ""
+    inside, total = "", ""
     while rest:
         word = rest.pop(0)
-        inside = word == "direct" or (inside and word not in ("--", *MODULE) and not is_program(word))
+        begins = word in RUNTIMES and not inside
+        inside = word if begins or word == "direct" else "" if word in ("--", *MODULE) or is_program(word) else inside
         flag, equals, value = word.partition("=")
         flag = flag.replace("_", "-")
-        if not inside or flag not in of_torchrun():
-            kept.append(_spelt(word) if inside else word)
+        known = of_torchrun() if inside == "direct" else word_set("of_launchers") if inside else ()
+        if flag not in known:
+            kept.append(_spelt(word) if inside == "direct" else word)
         elif flag != "--standalone":
             value = value if equals else rest.pop(0) if rest and rest[0] != "--" else "N"
             total = value if flag in word_set("of_all_nodes") else total
-            variables |= _variables(flag, value)
+            found = _variables(flag, value)
+            variables |= {name: found[name] for name in found if inside == "direct" or name == "GPUS_PER_NODE"}
     nodes = variables.get("NNODES", "1")
     if total.isdecimal() and nodes != "1":
         variables["GPUS_PER_NODE"] = str(int(total) // int(nodes)) if nodes.isdecimal() else f"{total}/{nodes}"
@@ -130,12 +133,12 @@ def of_direct(words: Sequence[str]) -> tuple[Sequence[str], list[str]]:
     return (), lost
 
 
-def without_shape(words: Sequence[str]) -> tuple[str, list[str]]:
-    """Flags of Slurm without those whose place Primus takes: it writes the script; one task starts a node's ranks."""
+def without_shape(words: Sequence[str], *more: str) -> tuple[str, list[str]]:
+    """Flags of Slurm without `more`, and those whose place Primus takes: it writes the script, and starts the ranks."""
     variables, kept, rest, total = "", [], list(words), ""
     while rest:
         flag, equals, value = rest.pop(0).partition("=")
-        if flag in ("--ntasks-per-node", "--tasks-per-node", "--wrap", "-n", "--ntasks"):
+        if flag in ("--ntasks-per-node", "--tasks-per-node", "--wrap", "-n", "--ntasks", *more):
             value = value if equals else rest.pop(0) if rest else ""
             total = value if flag in ("-n", "--ntasks") else total
             variables += f"GPUS_PER_NODE={shlex.quote(value)} " if flag.endswith("-per-node") else ""
@@ -151,7 +154,7 @@ def sbatch(words: Sequence[str]) -> str:
     """What to do instead of `sbatch OPTIONS job.sh`: the options are those that Primus takes, too."""
     before = takewhile(lambda word: not word.endswith(JOB_SCRIPTS), words)
     options = [word for word in before if word not in ("sbatch", "srun", "--dry-run")]  # which is added again
-    variables, kept = without_shape(options)
+    variables, kept = without_shape(options, "-a", "--array")  # a job script of one's own may be an array
     wrapped = (re.findall(r"--wrap[=\0]([^\0]*)", "\0".join(words)) or [""])[0].split()
     task = ("run", *wrapped[program_at(wrapped) :]) if program_at(wrapped) < len(wrapped) else _TRAINING
     return f"{variables}{_command('slurm', 'sbatch', *(kept or ('-N', '2')), '--', *task)}\n{_OWN_SCRIPT}"
@@ -169,6 +172,9 @@ def _variables(flag: str, value: str) -> dict[str, str]:
         name = "CUDA_VISIBLE_DEVICES"
     if name == "CUDA_VISIBLE_DEVICES":  # of DeepSpeed: `localhost:0,1`
         value = "" if "@" in value else value.rpartition(":")[2]
+    if name == "GPUS_PER_NODE":  # `A100:8`
+        value = value.rpartition(":")[2]
+        value = value if value.isdecimal() or value == "N" else ""
     if name == "NNODES":  # `1:4` is as many as come
         value = "N" if flag == "--hostfile" else value.rpartition(":")[2]
     return {name: value} if name and value and value not in word_set("any") else {}

@@ -117,8 +117,7 @@ def _whole(words: Sequence[str]) -> str:
 def _exchanged(before: Sequence[str], word: str, after: Sequence[str], error: PrimusError) -> str:
     """The fix, and the whole command with what is meant in the place of `word`; the fix alone where nobody knows."""
     _, equals, value = word.partition("=")
-    is_of_direct = "direct" in before and "--" not in before[before.index("direct") :]
-    if is_of_direct and len(former.without_launcher(["direct", word])[1]) == 1:
+    if len(former.without_launcher([*before, word])[1]) == len(former.without_launcher(before)[1]):
         return _whole([*before, word, *after])
     if error.meant is None or (error.kind == "misplaced" and "--" not in before):  # a command without segments
         return error.fix

@@ -171,12 +171,16 @@ def parsed(runtime: OuterRuntime, layer: Layer, catalogue: Catalogue) -> argpars
     passed = apply_defaults(parser, catalogue.system.whole_section(layer.runtime))
     args = parse_segment(parser, layer.words)
     inner = {*flags_of(inner_parser(catalogue))} - {*flags_of(parser)}
-    if wrong := [flag for word in layer.words if (flag := word.partition("=")[0]) in inner]:
-        from primus_core.request.former import word_set
+    flags = [word.partition("=")[0] for word in layer.words]
+    from primus_core.request.former import word_set
 
-        if wrong[0] not in word_set(f"of_{runtime.name}"):
-            what = f"{parser.segment}: unknown option '{wrong[0]}'"
-            raise RequestError(what, why=f"it is an option of `{INNERMOST}`, which runs inside", options=wrong)
+    for flag in flags:
+        if flag.replace("_", "-") in word_set("of_launchers"):
+            why = "it is an option of torchrun and others; Primus places the ranks of all nodes"
+            raise RequestError(f"{parser.segment}: unknown option '{flag}'", why=why, options=[flag])
+    if (wrong := [flag for flag in flags if flag in inner]) and wrong[0] not in word_set(f"of_{runtime.name}"):
+        what = f"{parser.segment}: unknown option '{wrong[0]}'"
+        raise RequestError(what, why=f"it is an option of `{INNERMOST}`, which runs inside", options=wrong)
     args.configured = passed
     section = catalogue.system.whole_section(layer.runtime).data
     args.disabled = frozenset(name.replace("_", "-") for name, value in section.items() if value in (None, False))

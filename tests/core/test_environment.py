@@ -83,6 +83,8 @@ def test_a_file_holds_comments_exports_quotes_and_names(tmp_path: Path) -> None:
         ("A=1; declare -x A OF_HERE", "1"),
         ("A=~/x", "/home/ada/x"),
         ("A=~;B=2", "/home/ada"),
+        ("A=/x:~/b:y~:~", "/x:/home/ada/b:y~:/home/ada"),
+        ('A=x=~/b":"~/c', "x=~/b:~/c"),
         ('A="^x$"', "^x$"),
         ("A='a$$b$1'", "a$$b$1"),
     ],
@@ -112,6 +114,8 @@ def test_a_file_is_read_as_a_shell_reads_assignments(tmp_path: Path, line: str, 
         "export -p",
         "A=~root/x",
         "A=~+/x",
+        "A=x:~root/x",
+        "fi",
     ],
 )
 def test_what_a_shell_would_run_or_not_find_is_refused_with_its_line(tmp_path: Path, line: str) -> None:
@@ -134,6 +138,10 @@ def test_what_a_shell_would_run_or_not_find_is_refused_with_its_line(tmp_path: P
         ("A+=x", "for example A=${A}x"),
         ("A =1", "write NAME=VALUE, without blanks around '='; Primus runs no commands of this file"),
         ("A=1 2", "quote a value with blanks: NAME='a b'; Primus runs no commands of this file"),
+        (
+            "export A=1 B",
+            "quote a value with blanks: NAME='a b', or set B, which is passed on; Primus runs no commands of this file",
+        ),
         ("export A=1 2x", "quote a value with blanks: NAME='a b'; Primus runs no commands of this file"),
     ],
 )

@@ -150,13 +150,32 @@ def test_what_is_left_out_of_a_folder_is_counted_and_named(
     for name in ("a.jsonl", "b.json", "c.txt", ".d.jsonl", "manifest.json"):
         (tmp_path / "in" / name).write_text('{"text": "one"}\n')
     (tmp_path / "in/more").symlink_to(tmp_path)
+    (tmp_path / "in/z.jsonl").symlink_to("nowhere")
     assert prepare("--input", "in") == 0
     said = capsys.readouterr()
     assert (
-        "--input: left out 1 hidden (in/.d.jsonl); 1 linking to a folder (in/more/); "
+        "--input: left out 1 hidden (in/.d.jsonl); 1 linking to a folder (in/more/); 1 linking to nothing (in/z.jsonl); "
         "2 of other kinds than .gz, .jsonl, .parquet, .zst (in/b.json, in/c.txt)\n"
     ) in said.err
     assert "1 document," in said.out
+
+
+def test_a_link_to_nothing_behind_a_pattern_is_left_out_and_named_and_one_that_is_typed_is_refused(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "a.jsonl").write_text('{"text": "one"}\n')
+    (tmp_path / "z.jsonl").symlink_to("nowhere")
+    left_out = LeftOut(str(tmp_path))
+    assert [Path(file.path).name for file in files.find([f"{tmp_path}/*.jsonl"], left_out)] == ["a.jsonl"]
+    assert str(left_out) == "1 linking to nothing (z.jsonl)"
+    with pytest.raises(PrimusError, match=r"z\.jsonl' not found"):
+        files.find([str(tmp_path / "z.jsonl")])
+
+
+def test_a_folder_of_which_everything_is_left_out_says_so(tmp_path: Path) -> None:
+    (tmp_path / "z.jsonl").symlink_to("nowhere")
+    with pytest.raises(PrimusError, match=r"no file in the folder .*\n  why: left out 1 linking to nothing \("):
+        files.find([str(tmp_path)])
 
 
 def cut_off(data: bytes) -> bytes:

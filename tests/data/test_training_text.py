@@ -56,7 +56,7 @@ def test_what_is_left_out_of_a_folder_of_text_is_counted_and_named(tmp_path: Pat
         "larger": ["large.txt"],
         "of other kinds": ["table.csv"],
         "linking to a file that is read already": ["hard.txt", "z.txt"],
-        "not regular files": ["gone.txt"],
+        "linking to nothing": ["gone.txt"],
     }
     assert "2 not UTF-8 (latin.txt, wide.txt)" in str(left_out)
 

@@ -26,7 +26,7 @@ NVIDIA = [gpu._replace(vendor="nvidia") for gpu in AMD]
         ({ROCR: "4,5"}, (4, 5)),
         ({ROCR: "0,3,4,7", HIP: "2,3"}, (4, 7)),
         ({ROCR: "0,3,4,7", CUDA: "3"}, (7,)),
-        ({ROCR: "6,7", HIP: "", CUDA: "1,0"}, (7, 6)),
+        ({ROCR: "6,7", CUDA: "1,0"}, (7, 6)),
         ({HIP: "2", CUDA: "0,1"}, (2,)),
         ({HIP: "0,-1,2"}, (0,)),
         ({HIP: "1,9,2"}, (1,)),
@@ -59,12 +59,22 @@ def test_cuda_reads_its_own_list_alone(environ: Mapping[str, str], left: tuple[i
 
 
 @pytest.mark.parametrize(
-    "environ", [{HIP: ""}, {HIP: " "}, {CUDA: "-1"}, {ROCR: ""}, {ROCR: "0", HIP: "-1,0"}, {CUDA: "NoDevFiles"}]
+    "environ", [{HIP: ""}, {HIP: " "}, {CUDA: "-1"}, {ROCR: ""}, {ROCR: "0,1", HIP: "-1,0"}, {CUDA: "NoDevFiles"}]
 )
 def test_an_empty_list_or_a_leading_minus_one_hides_all_gpus(environ: Mapping[str, str]) -> None:
     assert visible(AMD, environ) == ()
     assert hides_gpus(AMD, environ)
     assert hides_gpus((), environ)
+
+
+def test_an_empty_list_of_hip_hides_all_gpus_from_pytorch_beside_one_of_cuda_too() -> None:
+    assert hides_gpus(AMD, {HIP: "", CUDA: "3"})
+
+
+@pytest.mark.parametrize("environ", [{ROCR: "4,5", HIP: "0,1,2"}, {ROCR: "4,5", HIP: "0,-1,1"}, {ROCR: "7", HIP: "0,"}])
+def test_a_list_of_hip_that_is_longer_than_that_of_rocr_is_refused_as_pytorch_does(environ: Mapping[str, str]) -> None:
+    with pytest.raises(RequestError, match="is longer than ROCR_VISIBLE_DEVICES"):
+        visible(AMD, environ)
 
 
 @pytest.mark.parametrize(

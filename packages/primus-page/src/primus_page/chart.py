@@ -55,7 +55,7 @@ def lines(
         "yAxis": {"type": _kind("y", logarithmic), "scale": True, "name": unit},
         "series": series,
         "tooltip": {"trigger": "axis"},
-        "legend": {"show": len(series) > 1, "type": "scroll"},
+        "legend": {"show": len(series) > 1},
         "percent": percent,
     }
     return Chart(name, title, option)
@@ -92,7 +92,7 @@ def bars(
         "yAxis": {"type": "category", "data": list(labels), "inverse": True},
         "series": _stacked(parts),
         "tooltip": {"trigger": "axis", "axisPointer": {"type": "shadow"}},
-        "legend": {"show": len(parts) > 1, "type": "scroll"},
+        "legend": {"show": len(parts) > 1},
         "percent": percent,
     }
     return Chart(name, title, option, len(labels))
@@ -107,7 +107,7 @@ def columns(
         "yAxis": {"type": "value", "name": unit},
         "series": _stacked(parts),
         "tooltip": {"trigger": "axis", "axisPointer": {"type": "shadow"}},
-        "legend": {"show": len(parts) > 1, "type": "scroll"},
+        "legend": {"show": len(parts) > 1},
         "percent": False,
     }
     return Chart(name, title, option)

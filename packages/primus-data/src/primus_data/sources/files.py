@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from typing import Literal, NamedTuple
 
 from primus_core.errors import Mistakes, PrimusError, RequestError
-from primus_data.sources.walk import READ_ALREADY, LeftOut, visible_files
+from primus_data.sources.walk import LINKS_TO_NOTHING, READ_ALREADY, LeftOut, links_to_nothing, visible_files
 from primus_machine.text import printable
 
 __all__ = ["KINDS", "MANIFEST", "File", "Kind", "changed", "find", "place", "unreadable"]
@@ -76,7 +76,9 @@ def _named(word: str, left_out: LeftOut) -> Iterator[File]:
     if not paths:
         raise RequestError(f"--input: no file matches '{printable(word)}'", fix="check the path and the pattern")
     for path in paths:
-        if not os.path.isdir(path):
+        if links_to_nothing(path):
+            left_out.add(LINKS_TO_NOTHING, path)
+        elif not os.path.isdir(path):
             yield _file(path, _kind(path))
 
 
@@ -84,7 +86,8 @@ def _below(folder: str, left_out: LeftOut) -> Iterator[File]:
     """The files of a folder, hidden ones apart. Beside other data, a .json file describes it."""
     paths = sorted(visible_files(folder, left_out))
     if not paths:
-        raise RequestError(f"--input: no file in the folder '{printable(folder)}'", fix="check the path")
+        why = f"left out {left_out}" * bool(left_out.names)
+        raise RequestError(f"--input: no file in the folder '{printable(folder)}'", why=why, fix="check the path")
     kinds = next((some for some in (_DATA, (".json",)) if any(path.endswith(some) for path in paths)), ("",))
     for path in paths:
         if path.endswith(kinds):

@@ -7,8 +7,9 @@ from collections.abc import Callable, Iterator
 
 from primus_machine.text import printable
 
-__all__ = ["READ_ALREADY", "LeftOut", "visible_files"]
+__all__ = ["LINKS_TO_NOTHING", "READ_ALREADY", "LeftOut", "links_to_nothing", "visible_files"]
 
+LINKS_TO_NOTHING = "linking to nothing"
 READ_ALREADY = "linking to a file that is read already"
 _MOST_NAMED = 3
 
@@ -34,8 +35,18 @@ def _some(names: list[str]) -> str:
     return ", ".join(sorted(names)[:_MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
 
 
+def links_to_nothing(path: str) -> bool:
+    """Return whether a path is a link whose target does not exist."""
+    try:
+        return os.path.islink(path) and not os.stat(path)
+    except OSError as error:
+        return isinstance(error, FileNotFoundError)  # another one is said when the file is opened
+
+
 def visible_files(root: str, left_out: LeftOut, refuse: Callable[[str], str] = lambda _: "") -> Iterator[str]:
-    """Yield the paths of the files below `root` that are not hidden. Links to folders are not followed.
+    """Yield the paths of the files below `root` that are not hidden, and no link to nothing.
+
+    Links to folders are not followed.
 
     `refuse` returns why folders of a name are not entered; empty: they are.
     """
@@ -52,5 +63,7 @@ def visible_files(root: str, left_out: LeftOut, refuse: Callable[[str], str] = l
             path = os.path.join(where, name)
             if name.startswith("."):
                 left_out.add("hidden", path)
+            elif links_to_nothing(path):
+                left_out.add(LINKS_TO_NOTHING, path)
             else:
                 yield path

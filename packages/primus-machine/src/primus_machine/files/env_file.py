@@ -16,6 +16,7 @@ _SPECIAL = "&|<>()`"
 _OF_SHELL = tuple("({0123456789$?!#@*-")
 """What a shell expands behind a `$`, beside names."""
 _NO_COMMANDS = "write the value itself: Primus runs no commands of this file"
+_KEYWORDS = {"if", "then", "elif", "else", "fi", "for", "while", "until", "do", "done", "case", "esac", "function"}
 _FIXES = {
     "&&": "put each assignment on a line of its own",
     "||": "put each assignment on a line of its own",
@@ -78,6 +79,9 @@ class _Reader:
         said = [word.text for word in words[:2]]
         front = 1 if said[:1] == ["export"] else 2 if said == ["declare", "-x"] else 0
         words = words[front:]
+        if not front and {*said} & _KEYWORDS:
+            what = f"'{raw}' is neither NAME=VALUE, nor NAME"
+            raise RequestError(f"{self.path}:{line}: {what}", fix=_NO_COMMANDS)
         if front and (not words or words[0].text.startswith("-")):
             what = f"'{raw}' names no variable" if not words else f"options of `{said[0]}` are not supported: '{raw}'"
             raise RequestError(f"{self.path}:{line}: {what}", fix="write export NAME=VALUE, or remove the line")
@@ -86,6 +90,7 @@ class _Reader:
             name, equals, _ = words[0].text.partition("=")
             what = f"a blank ends the value of {name}" if equals else f"'{raw}' is neither NAME=VALUE, nor NAME"
             fix = "quote a value with blanks: NAME='a b'" if equals else "write NAME=VALUE, without blanks around '='"
+            fix += f", or set {words[1].text}, which is passed on" if front and words[1].text.isidentifier() else ""
             raise RequestError(f"{self.path}:{line}: {what}", fix=f"{fix}; Primus runs no commands of this file")
         for word in words:
             yield word._replace(text=f"{word.text}={self.known[word.text]}") if word.text in self.assigned else word
@@ -102,14 +107,16 @@ class _Reader:
             return None
         line, parts = self.line, list[str]()
         while self.at < len(self.text) and self.text[self.at] not in " \t\n;":
-            parts.append(self.part(is_value_start="".join(parts[-1:]).endswith("=")))
+            before = self.text[self.at - 1] if "=" in parts else ""
+            is_start = before == ":" or (before == "=" and parts.count("=") == 1)  # `PATH=~/a:~/b`
+            parts.append(self.part(is_start=is_start))
         name, equals, value = "".join(parts).partition("=")
         if equals:
             self.known[name] = value
             self.assigned.add(name)
         return Assignment(name + equals + value, line)
 
-    def part(self, *, is_value_start: bool) -> str:
+    def part(self, *, is_start: bool) -> str:
         """Read a quoted piece, a reference or one character."""
         char = self.text[self.at]
         if char == "'":
@@ -122,7 +129,7 @@ class _Reader:
             found = next((start for start in _FIXES if self.text.startswith(start, self.at)), char)
             fix = _FIXES.get(found, "put the value into single quotes")
             raise self.refuse(f"'{found}' has a meaning in a shell", fix)
-        if char == "~" and is_value_start:
+        if char == "~" and is_start:
             return self.home()
         if char == "\\":
             self.at += 2

@@ -28,8 +28,8 @@ _PAGE = "docs/direct.md"
 def choosing(gpus: Sequence[Gpu], environ: Mapping[str, str]) -> tuple[str, ...]:
     """Return the variables that have a say on `gpus`, in the order in which they apply."""
     vendor = gpus[0].vendor if gpus else ""
-    # HIP reads CUDA's list only where its own is unset or empty.
-    hip = _CUDA if not environ.get(_HIP, "").strip() and _CUDA in environ else _HIP
+    # HIP reads CUDA's list also where its own is empty; to PyTorch, an empty one hides all GPUs.
+    hip = _CUDA if _HIP not in environ and _CUDA in environ else _HIP
     names = (_CUDA,) if vendor == "nvidia" else (_ROCR, hip) if vendor == "amd" else VISIBLE
     return tuple(name for name in names if name in environ)
 
@@ -46,11 +46,12 @@ def visible(gpus: Sequence[Gpu], environ: Mapping[str, str]) -> tuple[int, ...]:
     """Return the indices of those of `gpus` that are visible, in the order in which a program counts them.
 
     Raises:
-        RequestError: a list names a GPU twice, or the lists name GPUs and leave none.
+        RequestError: a list names a GPU twice, the lists name GPUs and leave none, or HIP's is longer than ROCR's.
     """
     if not gpus or hides_gpus(gpus, environ):
         return ()
     names = choosing(gpus, environ)
+    _refuse_longer(names, environ)
     left = _in_order(gpus)
     for name in names:
         left = _selected(name, environ[name], left, gpus)
@@ -79,6 +80,17 @@ def remarks(gpus: Sequence[Gpu], environ: Mapping[str, str]) -> tuple[str, ...]:
             f"GPUS_PER_NODE is {wanted}, but {counted(count, 'GPU')} can be used here: some ranks get none of their own"
         )
     return tuple(found)
+
+
+def _refuse_longer(names: Sequence[str], environ: Mapping[str, str]) -> None:
+    """PyTorch counts the words of both lists before it reads them (`torch.cuda._parse_visible_devices`)."""
+    most = len(environ.get(_ROCR, "").split(","))
+    if {_ROCR, _HIP} <= {*names} and len(environ[_HIP].split(",")) > most:
+        raise RequestError(
+            f"{_HIP}={environ[_HIP]} is longer than {_ROCR}={environ[_ROCR]}",
+            why=f"{_HIP} counts from 0 among the GPUs that {_ROCR} leaves; PyTorch ends with an error if it is longer",
+            fix=f"name no more than {most} in {_HIP}, or unset one of the two",
+        )
 
 
 def _hides(text: str) -> bool:

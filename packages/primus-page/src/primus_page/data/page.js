@@ -5,6 +5,7 @@
   const charts = JSON.parse(document.getElementById("data").textContent);
   const dark = matchMedia("(prefers-color-scheme: dark)");
   const paper = 640;
+  const font = { fontFamily: "system-ui, sans-serif", fontSize: 12, lineHeight: 15 };
   // Okabe and Ito's colours, which people with any colour vision tell apart; lighter where the page is dark.
   const colours = {
     light: ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#8a6d00", "#56b4e9", "#6b4fbb", "#555555", "#b00020"],
@@ -31,27 +32,62 @@
       axisLine: { lineStyle: { color: tone.line } },
       splitLine: { show: isNumber, lineStyle: { color: tone.line } },
       axisLabel: {
-        color: tone.soft, hideOverlap: true, width: 130, overflow: "truncate",
+        color: tone.soft, hideOverlap: true, lineHeight: font.lineHeight, width: 130, overflow: "break",
         ...(isNumber ? { formatter: isPercent ? percent : (value) => number(value, 5) } : {}),
       },
       ...given,
     };
   }
 
-  function option(given, tone, palette, forPrint) {
-    const isBars = given.yAxis.type === "category";
+  // Labels are wrapped, never cut: the size of each text if none is wider than `most` pixels.
+  function boxes(texts, most) {
+    return texts.map((text) => {
+      const box = (style) => new echarts.graphic.Text({ style: { ...font, text, ...style } }).getBoundingRect();
+      const width = Math.ceil(Math.min(most, box({}).width));
+      return { width, height: box({ width, overflow: "break" }).height };
+    });
+  }
+  const largest = (found, side) => Math.max(...found.map((one) => one[side]));
+
+  // How tall a legend is that begins a new row where the next of its entries would not fit.
+  function rows(entries, most) {
+    const [mark, gap] = [30, 10];
+    let [x, above, tall] = [0, 0, 0];
+    for (const { width, height } of entries) {
+      if (x && x + mark + width > most) [x, above, tall] = [0, above + tall + gap, 0];
+      x += mark + width + gap;
+      tall = Math.max(tall, height);
+    }
+    return above + tall;
+  }
+
+  // How much room the labels of bars and the legend need; the chart becomes as tall as that takes.
+  function fitted(place, given, whole) {
+    const labels = given.yAxis.type === "category" ? boxes(given.yAxis.data, whole * 0.4) : null;
+    const entries = boxes(given.series.map((one) => one.name), whole - 150);
+    const more = given.legend.show ? rows(entries, whole - 110) - font.lineHeight : 0;
+    place.style.height = "";
+    const tall = labels ? labels.length * Math.max(34, largest(labels, "height") + 8) + 130 : place.clientHeight;
+    place.style.height = `${tall + more}px`;
+    return { label: labels && largest(labels, "width"), entry: largest(entries, "width"), more };
+  }
+
+  function option(given, tone, palette, forPrint, { label, entry, more }) {
+    const isBars = label !== null;
+    const wrap = { lineHeight: font.lineHeight, overflow: "break" };
+    const wrapped = isBars ? { axisLabel: { ...wrap, color: tone.soft, interval: 0, width: label } } : {};
     const value = given.percent ? percent : (one) => number(one, 6);
     const xPercent = given.percent && isBars;
     return {
       ...given,
       animation: false,
       color: palette,
-      textStyle: { color: tone.front, fontFamily: "system-ui, sans-serif" },
+      textStyle: { color: tone.front, ...font },
       aria: { enabled: true },
-      grid: { left: 10, right: 28, top: given.legend.show ? 62 : 34, bottom: 26, containLabel: true },
+      grid: { left: 10, right: 28, top: given.legend.show ? 62 + more : 34, bottom: 26, containLabel: true },
       xAxis: { ...axis(given.xAxis, tone, xPercent), nameLocation: "middle", nameGap: 24, nameTextStyle: { color: tone.soft, align: "center" } },
-      yAxis: axis(given.yAxis, tone, given.percent && !isBars),
-      legend: { ...given.legend, top: 2, left: 0, right: 90, textStyle: { color: tone.front }, pageTextStyle: { color: tone.front } },
+      yAxis: axis({ ...given.yAxis, ...wrapped }, tone, given.percent && !isBars),
+      legend: { ...given.legend, top: 2, left: 0, right: 90, textStyle: { ...wrap, color: tone.front, width: entry } },
       tooltip: {
         ...given.tooltip, confine: true, valueFormatter: value, backgroundColor: tone.back, borderColor: tone.line,
         textStyle: { color: tone.front, fontSize: 12 },
@@ -69,11 +105,11 @@
     const theme = dark.matches && !forPrint ? "dark" : "light";
     for (const chart of charts) {
       const place = document.getElementById(`chart-${chart.name}`);
-      if (drawn.has(place)) drawn.get(place).dispose();
-      const size = forPrint ? { width: paper } : {};
-      const one = echarts.init(place, null, { renderer: "svg", ...size });
-      one.setOption(option(chart.option, tones[theme], colours[theme], forPrint));
-      drawn.set(place, one);
+      const width = forPrint ? paper : place.clientWidth;
+      const space = fitted(place, chart.option, width);
+      if (!drawn.has(place)) drawn.set(place, echarts.init(place, null, { renderer: "svg" }));
+      drawn.get(place).setOption(option(chart.option, tones[theme], colours[theme], forPrint, space));
+      drawn.get(place).resize({ width });
     }
   }
 
@@ -83,7 +119,10 @@
   dark.addEventListener("change", () => draw(printing));
   addEventListener("beforeprint", print(true));
   addEventListener("afterprint", print(false));
-  const watch = new ResizeObserver(() => printing || drawn.forEach((one) => one.resize()));
+  const watch = new ResizeObserver(() => {
+    const isOther = [...drawn].some(([place, one]) => one.getWidth() !== place.clientWidth);
+    if (isOther && !printing) requestAnimationFrame(() => draw(printing)); // as heights change with the width
+  });
   document.querySelectorAll(".charts").forEach((one) => watch.observe(one));
   document.documentElement.dataset.drawn = String(charts.length);
 })();

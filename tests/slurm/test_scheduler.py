@@ -183,15 +183,17 @@ def test_srun_without_kill_on_bad_exit_starts_the_nodes(primus: Primus, project:
     assert "srun does not support --kill-on-bad-exit, which Primus added" in done.stderr
 
 
-def test_a_look_alike_that_only_shows_its_usage_is_told_with_what_primus_added(
-    primus: Primus, project: Path, tmp_path: Path
+@pytest.mark.parametrize("printed", ["usage: srun [options] command", "Option not supported here.", ""])
+def test_a_look_alike_that_names_no_flag_is_told_with_what_primus_added(
+    primus: Primus, project: Path, tmp_path: Path, printed: str
 ) -> None:
     alike = tmp_path / "alike"
-    usage = 'case "$1" in --version) echo spur 0.3; exit ;; esac; echo "usage: srun [options] command" >&2; exit 2'
-    program(alike, "srun", usage)
+    says = f'case "$1" in --version) echo spur 0.3; exit ;; esac; printf "{printed}" >&2; exit 2'
+    program(alike, "srun", says)
     done = primus("slurm", "srun", "-N1", "--", "behave", "exit", "0", cwd=project, env=found_in(alike))
     assert done.returncode == 3, done.stderr
     assert "primus: error: slurm: srun could not start the command (exit code 2)\n" in done.stderr
+    assert ("why: it printed nothing\n" in done.stderr) == (not printed)
     assert "Primus added --job-name, --ntasks-per-node, --kill-on-bad-exit: if one of them is refused" in done.stderr
 
 

@@ -210,6 +210,25 @@ def test_show_merges_what_an_experiment_extends(primus: Run, acme: dict[str, str
     assert json.loads(primus("config", "show", "mine.yaml", "--json", env=acme).stdout) == shown
 
 
+def test_show_writes_paths_absolute_since_its_output_has_no_folder(
+    primus: Run, acme: dict[str, str], tmp_path: Path
+) -> None:
+    (tmp_path / "exp/sub").mkdir(parents=True)
+    data = "data: {text: corpus, train_data_path: [0.7, web, 0.3, books], valid_data_path: ~/web, cache: kept}"
+    base = f"exp_name: base\nmodules:\n  pre_trainer:\n    framework: countdown\n    {data}\n"
+    (tmp_path / "exp/base.yaml").write_text(base)
+    (tmp_path / "exp/sub/child.yaml").write_text("extends: ../base.yaml\nexp_name: child\n")
+    shown = yaml.safe_load(primus("config", "show", "exp/sub/child.yaml", env=acme).stdout)
+    assert shown["modules"]["pre_trainer"]["data"] == {
+        "text": f"{tmp_path}/exp/corpus",
+        "train_data_path": [0.7, f"{tmp_path}/exp/web", 0.3, f"{tmp_path}/exp/books"],
+        "valid_data_path": "~/web",
+        "cache": "kept",  # relative to the current folder, wherever the file is
+    }
+    typed = yaml.safe_load(primus("config", "show", "exp/base.yaml", "data.text=mine", env=acme).stdout)
+    assert typed["modules"]["pre_trainer"]["overrides"]["data"]["text"] == f"{tmp_path}/mine"
+
+
 def test_resolved_settings_say_where_they_are_from(primus: Run, acme: dict[str, str], experiment: Path) -> None:
     rows = json.loads(primus("config", "show", "mine.yaml", "--resolved", "--json", env=acme).stdout)
     assert rows["exp_name"] == {"value": "mine", "origin": "mine.yaml:2"}

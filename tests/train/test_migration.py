@@ -115,6 +115,58 @@ def test_what_was_only_renamed_is_no_difference_and_keeps_its_place(primus: Run,
     ]
 
 
+PATHS = """extends: base.yaml  # ours
+modules:
+  pre_trainer:
+    framework: torchtitan
+    model: ./small.yaml
+    data:
+      text: corpus  # of the team
+      vocab_size: 2048
+    overrides:
+      training.seed: 5
+      hf_assets_path: ${ASSETS:-}
+      checkpoint.initial_load_path: 'a b'
+"""
+
+
+def test_in_another_folder_the_new_file_means_the_same_files(primus: Run, tmp_path: Path) -> None:
+    pytest.importorskip("primus_torchtitan", reason="torchtitan is not installed")
+    for folder in ("old", "new"):
+        (tmp_path / folder).mkdir()
+    (tmp_path / "old/exp.yaml").write_text(PATHS)
+    migrate = ("config", "migrate", "old/exp.yaml", "--to", "torchtitan==0.3")
+    done = primus(*migrate, "-o", "new/exp.yaml")
+    expected = (
+        PATHS.replace("training.seed", "debug.seed")
+        .replace("base.yaml", f"{tmp_path}/old/base.yaml")
+        .replace("corpus", f"{tmp_path}/old/corpus")
+        .replace("'a b'", f"{tmp_path}/old/a b")
+    )
+    assert (tmp_path / "new/exp.yaml").read_text() == expected
+    assert done.stderr.splitlines()[-2:] == [
+        "note: paths are absolute in the new file: extends, modules.pre_trainer.data.text, checkpoint.initial_load_path",
+        "note: the new file needs beside it: ./small.yaml",
+    ]
+    assert primus(*migrate).stdout == expected, "what is redirected may be in any folder"
+    beside = primus(*migrate, "-o", "old/new.yaml")
+    assert (tmp_path / "old/new.yaml").read_text() == PATHS.replace("training.seed", "debug.seed")
+    assert "absolute" not in beside.stderr
+
+
+def test_a_migrated_experiment_in_another_folder_differs_in_no_setting(primus: Run, tmp_path: Path) -> None:
+    pytest.importorskip("primus_torchtitan", reason="torchtitan is not installed")
+    for folder in ("old/corpus", "new"):
+        (tmp_path / folder).mkdir(parents=True)
+    (tmp_path / "old/corpus/a.md").write_text("one\n")
+    model = "      model: {family: llama3, flavor: debugmodel}\n"
+    data = "    data: {text: corpus, vocab_size: 2048}\n    overrides:\n"
+    (tmp_path / "old/exp.yaml").write_text(HEAD.replace("    overrides:\n", data) + model)
+    primus("config", "migrate", "old/exp.yaml", "--to", "torchtitan==0.3", "-o", "new/exp.yaml")
+    same = primus("config", "diff", "old/exp.yaml", "new/exp.yaml", "--gpu", "none")
+    assert (same.returncode, same.stdout) == (0, "no setting differs\n"), same.stderr
+
+
 @pytest.mark.full
 def test_where_lines_cannot_be_edited_the_file_is_written_anew(primus: Run, tmp_path: Path) -> None:
     pytest.importorskip("primus_torchtitan", reason="torchtitan is not installed")

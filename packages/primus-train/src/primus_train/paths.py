@@ -7,13 +7,13 @@ command line, paths in presets that come with a package, and folders to write in
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal
 
 from primus_core.config import submission
 from primus_core.config.document import Document, Path, at
 
-__all__ = ["PathKind", "anchored"]
+__all__ = ["PathKind", "anchored", "relative"]
 
 PathKind = Literal["path", "name", "blend", "mixture", "output"]
 """`path`: of a file or folder; `name`: a path, or a name that something else looks up; `blend`: paths with weights;
@@ -28,6 +28,8 @@ OF_DATA: Mapping[str, PathKind] = {
 }
 """Settings of the section that all backends have."""
 STDLIB = "python-stdlib"
+_PARTS = {"data": "data.", "config": "", "overrides": ""}
+"""The parts of a module that have settings, and how the names of these begin."""
 
 
 def anchored(settings: Document, kinds: Mapping[str, PathKind], cwd: str, packaged: Sequence[str]) -> Document:
@@ -36,17 +38,55 @@ def anchored(settings: Document, kinds: Mapping[str, PathKind], cwd: str, packag
     `kinds`: the backend's settings that are paths. `packaged`: folders of packages, each with a `/` at its end.
     """
     data = _copied(settings.data)
-    kinds = {**OF_DATA, **kinds}
-    # What is loaded from where it is saved is that folder.
-    outputs = [settings.data.get(name) for name, kind in kinds.items() if kind == "output"]
-    for name, kind in kinds.items():
-        path: Path = tuple(name.split("."))
-        around = at(data, path[:-1]) if path[:-1] else data
-        if isinstance(around, dict) and around.get(path[-1]):
-            is_output = kind == "output" or around[path[-1]] in outputs
-            folder = cwd if is_output else _folder(settings.where(path), settings.files, cwd, packaged)
-            around[path[-1]] = _anchored(around[path[-1]], kind, folder)
+    for path, kind, value, is_output in _paths(_settings(data, (), ""), kinds):
+        folder = cwd if is_output else _folder(settings.where(path), settings.files, cwd, packaged)
+        at(data, path[:-1])[path[-1]] = _anchored(value, kind, folder)
     return Document(data, settings.marks, settings.files)
+
+
+def relative(
+    experiment: Document, module: str, kinds: Mapping[str, PathKind], cwd: str, packaged: Sequence[str]
+) -> dict[Path, Any]:
+    """Return the settings of a module that are relative paths, by their place in the experiment, with absolute paths.
+
+    Folders to write in are none: they mean the same wherever the file is.
+    """
+    found = list[_Setting]()
+    for part, prefix in _PARTS.items():
+        path: Path = ("modules", module, part)
+        if isinstance(section := at(experiment.data, path), Mapping):
+            found += _settings(section, path, prefix)
+    absolute: dict[Path, Any] = {}
+    for path, kind, value, is_output in _paths(found, kinds):
+        folder = _folder(experiment.where(path), experiment.files, cwd, packaged)
+        whole = _anchored(value, kind, folder)
+        if not is_output and whole != _anchored(value, kind, "/"):  # `~/text` is the same from any folder
+            absolute[path] = whole
+    return absolute
+
+
+_Setting = tuple[Path, str, Any]
+"""Where it is, its name with dots, and its value."""
+
+
+def _settings(data: Mapping[str, Any], path: Path, name: str) -> Iterator[_Setting]:
+    for key, value in data.items():
+        if isinstance(value, Mapping):
+            yield from _settings(value, (*path, key), f"{name}{key}.")
+        else:
+            yield (*path, key), f"{name}{key}", value
+
+
+def _paths(
+    settings: Iterator[_Setting] | list[_Setting], kinds: Mapping[str, PathKind]
+) -> Iterator[tuple[Path, PathKind, Any, bool]]:
+    """Yield those that are paths, and whether each is relative to the current folder."""
+    kinds = {**OF_DATA, **kinds}
+    found = [(path, kinds[name], value, name) for path, name, value in settings if name in kinds and value]
+    # What is loaded from where it is saved is that folder.
+    outputs = [value for _, kind, value, name in found if kind == "output" and name not in OF_DATA]
+    for path, kind, value, _ in found:
+        yield path, kind, value, kind == "output" or value in outputs
 
 
 def _folder(mark: str, files: Sequence[str], cwd: str, packaged: Sequence[str]) -> str:
@@ -73,7 +113,7 @@ def _anchored(value: Any, kind: PathKind, folder: str) -> Any:
         # A text stays one: errors about its paths say that it was split.
         whole = _anchored(words, kind, folder)
         return whole if any(len(word.split()) > 1 for word in whole) else " ".join(whole)
-    if value == STDLIB or "://" in value:
+    if value == STDLIB or "://" in value or "${" in value:
         return value
     path = os.path.join(folder, os.path.expanduser(value))
     return value if kind == "name" and not os.path.lexists(path) else os.path.normpath(path)

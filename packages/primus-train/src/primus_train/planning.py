@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from primus_train.continuation import Earlier
     from primus_train.experiment import Experiment, Module
 
-__all__ = ["Planning", "Resolved", "named"]
+__all__ = ["Planning", "Resolved", "named", "packaged_folders"]
 
 
 class Resolved(NamedTuple):
@@ -149,7 +149,7 @@ class Planning:
             mistakes=self.mistakes,
         )
         kinds = backend.paths() if hasattr(backend, "paths") else {}
-        merged = paths.anchored(merged, kinds, self.call.facts.cwd, self._packaged())
+        merged = paths.anchored(merged, kinds, self.call.facts.cwd, packaged_folders(self.presets))
         public = secret_settings.refuse(merged.data, (), merged, self.mistakes)
         host = self.call.facts.host
         public = LinkedPaths(place, host.cwd()).in_settings(public) if host.is_here else public
@@ -245,16 +245,9 @@ class Planning:
             reads=self._reads(),
         )
 
-    def _packaged(self) -> tuple[str, ...]:
-        """Return the folders of packages, whose files are there wherever their package is."""
-        from primus_core.installed.data_folders import installed
-
-        folders = [folder.path for group in ("primus.recipes", "primus.models") for folder in installed(group)]
-        return tuple(os.path.join(folder, "") for folder in (*folders, self.presets) if folder)
-
     def _reads(self, settings: Document | None = None) -> tuple[str, ...]:
         """The files of the experiment."""
-        inside = self._packaged()
+        inside = packaged_folders(self.presets)
         files = self.document.files + (settings.files if settings else ())
         return tuple(dict.fromkeys(path for path in files if not path.startswith(inside)))
 
@@ -328,6 +321,14 @@ class Planning:
             continues=planned.continues,
             loads=planned.loads,
         )
+
+
+def packaged_folders(presets: str) -> tuple[str, ...]:
+    """Return the folders of packages, whose files are there wherever their package is. `presets`: the backend's."""
+    from primus_core.installed.data_folders import installed
+
+    folders = [folder.path for group in ("primus.recipes", "primus.models") for folder in installed(group)]
+    return tuple(os.path.join(folder, "") for folder in (*folders, presets) if folder)
 
 
 def _files(

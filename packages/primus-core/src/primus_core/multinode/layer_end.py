@@ -25,6 +25,8 @@ __all__ = ["LayerEnd"]
 _SWALLOWED = "the command never started"
 _OURS = "primus: "
 """How Primus's own lines begin: where one is in the log, a Primus inside has said what is wrong."""
+_WRONG_REQUEST = 2
+"""The exit code of many parsers of options."""
 _USAGE = re.compile(r"(?im)^\s*usage\b|try .*--help")
 
 
@@ -107,16 +109,20 @@ class LayerEnd:
     def _refused(self) -> MachineError:
         """What the engine could not do; its own words are on the console already."""
         program, whole = self.main.argv[0], f"see the whole command: {self._typed_with('--dry-run')}"
+        code = "" if self.ended.not_started else f" (exit code {self.ended.exit_code})"
+        printed = (
+            f"see its output above, or in {short(self.log)}" if output_of(self.log).strip() else "it printed nothing"
+        )
         return MachineError(
-            f"{self.plan.runtime}: {program} could not start the command (exit code {self.ended.exit_code})",
-            why=self.ended.not_started or f"see its output above, or in {short(self.log)}",
+            f"{self.plan.runtime}: {program} could not start the command{code}",
+            why=self.ended.not_started or printed,
             fix="\n".join(filter(None, [self.main.advice, self._added(), whole])),
         )
 
     def _added(self) -> str:
-        """Which flags were Primus's own, where the program shows its usage and names none; empty: it does not."""
+        """Which flags were Primus's own, where the program may have refused one and names none; empty: it has not."""
         names = ", ".join(flag.name for flag in self.main.added if flag.loss)
-        if not (names and _USAGE.search(output_of(self.log))):
+        if not names or not (self.ended.exit_code == _WRONG_REQUEST or _USAGE.search(output_of(self.log))):
             return ""
         off = f"`{self.plan.runtime}: {{NAME: null}}` in primus.yaml switches it off"
         return f"Primus added {names}: if one of them is refused, {off}"

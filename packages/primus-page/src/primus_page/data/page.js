@@ -6,6 +6,7 @@
   const dark = matchMedia("(prefers-color-scheme: dark)");
   const paper = 640;
   const font = { fontFamily: "system-ui, sans-serif", fontSize: 12, lineHeight: 15 };
+  const wrap = { lineHeight: font.lineHeight, overflow: "break" };
   // Okabe and Ito's colours, which people with any colour vision tell apart; lighter where the page is dark.
   const colours = {
     light: ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#8a6d00", "#56b4e9", "#6b4fbb", "#555555", "#b00020"],
@@ -24,7 +25,7 @@
   }
   const percent = (value) => `${number(value * 100, 3)} %`;
 
-  function axis(given, tone, isPercent) {
+  function axis(given, tone, isPercent, width) {
     const isNumber = given.type !== "category";
     return {
       nameLocation: isNumber ? "end" : "middle",
@@ -32,7 +33,7 @@
       axisLine: { lineStyle: { color: tone.line } },
       splitLine: { show: isNumber, lineStyle: { color: tone.line } },
       axisLabel: {
-        color: tone.soft, hideOverlap: true, lineHeight: font.lineHeight, width: 130, overflow: "break",
+        color: tone.soft, hideOverlap: true, ...(isNumber ? {} : { ...wrap, width }),
         ...(isNumber ? { formatter: isPercent ? percent : (value) => number(value, 5) } : {}),
       },
       ...given,
@@ -44,38 +45,28 @@
     return texts.map((text) => {
       const box = (style) => new echarts.graphic.Text({ style: { ...font, text, ...style } }).getBoundingRect();
       const width = Math.ceil(Math.min(most, box({}).width));
-      return { width, height: box({ width, overflow: "break" }).height };
+      return { width, height: box({ ...wrap, width }).height };
     });
   }
   const largest = (found, side) => Math.max(...found.map((one) => one[side]));
 
-  // How tall a legend is that begins a new row where the next of its entries would not fit.
-  function rows(entries, most) {
-    const [mark, gap] = [30, 10];
-    let [x, above, tall] = [0, 0, 0];
-    for (const { width, height } of entries) {
-      if (x && x + mark + width > most) [x, above, tall] = [0, above + tall + gap, 0];
-      x += mark + width + gap;
-      tall = Math.max(tall, height);
-    }
-    return above + tall;
-  }
-
-  // How much room the labels of bars and the legend need; the chart becomes as tall as that takes.
+  // How much room the labels of bars and the entries of the legend need; the chart becomes as tall as that takes.
   function fitted(place, given, whole) {
-    const labels = given.yAxis.type === "category" ? boxes(given.yAxis.data, whole * 0.4) : null;
-    const entries = boxes(given.series.map((one) => one.name), whole - 150);
-    const more = given.legend.show ? rows(entries, whole - 110) - font.lineHeight : 0;
+    const [isBars, texts] = [given.yAxis.type === "category", given.series.map((one) => one.name)];
+    const labels = boxes(given.yAxis.data ?? given.xAxis.data ?? [""], isBars ? whole * 0.4 : 130);
+    const entries = boxes(texts, whole - 150);
+    const [label, entry, high] = [largest(labels, "width"), largest(entries, "width"), largest(entries, "height")];
+    const gap = 10 + high - font.lineHeight; // an entry of several lines reaches beyond its mark, above and below
+    const beside = Math.max(1, Math.floor((whole - 100) / (30 + entry + gap)));
+    const more = given.legend.show ? Math.ceil(texts.length / beside) * (high + gap) - gap - font.lineHeight : 0;
     place.style.height = "";
-    const tall = labels ? labels.length * Math.max(34, largest(labels, "height") + 8) + 130 : place.clientHeight;
+    const tall = isBars ? labels.length * Math.max(34, largest(labels, "height") + 8) + 130 : place.clientHeight;
     place.style.height = `${tall + more}px`;
-    return { label: labels && largest(labels, "width"), entry: largest(entries, "width"), more };
+    return { isBars, label, entry, gap, more };
   }
 
-  function option(given, tone, palette, forPrint, { label, entry, more }) {
-    const isBars = label !== null;
-    const wrap = { lineHeight: font.lineHeight, overflow: "break" };
-    const wrapped = isBars ? { axisLabel: { ...wrap, color: tone.soft, interval: 0, width: label } } : {};
+  function option(given, tone, palette, forPrint, { isBars, label, entry, gap, more }) {
+    const beside = isBars ? 0 : label / 2; // so far the first and the last label of columns reach beyond them
     const value = given.percent ? percent : (one) => number(one, 6);
     const xPercent = given.percent && isBars;
     return {
@@ -84,10 +75,10 @@
       color: palette,
       textStyle: { color: tone.front, ...font },
       aria: { enabled: true },
-      grid: { left: 10, right: 28, top: given.legend.show ? 62 + more : 34, bottom: 26, containLabel: true },
-      xAxis: { ...axis(given.xAxis, tone, xPercent), nameLocation: "middle", nameGap: 24, nameTextStyle: { color: tone.soft, align: "center" } },
-      yAxis: axis({ ...given.yAxis, ...wrapped }, tone, given.percent && !isBars),
-      legend: { ...given.legend, top: 2, left: 0, right: 90, textStyle: { ...wrap, color: tone.front, width: entry } },
+      grid: { left: Math.max(10, beside), right: Math.max(28, beside), top: given.legend.show ? 62 + more : 34, bottom: 26, containLabel: true },
+      xAxis: { ...axis(given.xAxis, tone, xPercent, label), nameLocation: "middle", nameGap: 24, nameTextStyle: { color: tone.soft, align: "center" } },
+      yAxis: axis(given.yAxis, tone, given.percent && !isBars, label),
+      legend: { ...given.legend, top: 2, left: 0, right: 90, itemGap: gap, textStyle: { ...wrap, color: tone.front, width: entry } },
       tooltip: {
         ...given.tooltip, confine: true, valueFormatter: value, backgroundColor: tone.back, borderColor: tone.line,
         textStyle: { color: tone.front, fontSize: 12 },

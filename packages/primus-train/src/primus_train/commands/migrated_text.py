@@ -1,19 +1,20 @@
-"""The text of an experiment with settings renamed and removed: comments and order are kept."""
+"""The text of an experiment with settings renamed and removed, or with other values: comments and order are kept."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 import yaml
 
-from primus_core.config.document import Document, at
+from primus_core.config.document import Document, Path, at
 from primus_core.errors import ConfigError
 from primus_machine.documents.yaml_text import parse_saved
 from primus_train.commands.resolved import as_yaml
+from primus_train.commands.templates import in_one_line
 from primus_train.migration import Fate
 
-__all__ = ["Change", "edited"]
+__all__ = ["Change", "edited", "with_values"]
 
 KeyPath = tuple[str, ...]
 
@@ -73,6 +74,39 @@ def edited(text: str, data: Mapping[str, Any], changes: list[Change]) -> tuple[s
     except (yaml.YAMLError, ConfigError, KeyError):
         pass  # it is written anew
     return as_yaml(data), False
+
+
+def with_values(text: str, data: Mapping[str, Any], values: Mapping[Path, Any]) -> tuple[str, bool]:
+    """Return the text with other values, which `data` has already, and whether it is the old one edited."""
+    try:
+        root = yaml.compose(text, Loader=yaml.SafeLoader)
+        spans = [span for path, value in values.items() for span in _spans(_node(root, path), value)]
+        found = text
+        for start, end, value in sorted(spans, key=lambda span: span[0], reverse=True):
+            found = found[:start] + in_one_line(value) + found[end:]
+        if parse_saved(found, "") == data:
+            return found, True
+    except (yaml.YAMLError, ConfigError, KeyError):
+        pass  # it is written anew
+    return as_yaml(data), False
+
+
+def _node(node: yaml.Node | None, path: Path) -> yaml.Node:
+    for key in path:
+        node = {one.value: value for one, value in node.value}[key] if isinstance(node, yaml.MappingNode) else None
+    if node is None:
+        raise KeyError(path)
+    return node
+
+
+def _spans(node: yaml.Node, value: Any) -> Iterator[tuple[int, int, Any]]:
+    """Yield where the text of a value begins and ends; of a list, that of each item that is text."""
+    if isinstance(node, yaml.SequenceNode) and isinstance(value, list):
+        for item, one in zip(node.value, value, strict=True):
+            if isinstance(one, str) and item.value != one:
+                yield from _spans(item, one)
+    else:
+        yield node.start_mark.index, node.end_mark.index, value
 
 
 def _edited(text: str, data: Mapping[str, Any], changes: list[Change]) -> str:

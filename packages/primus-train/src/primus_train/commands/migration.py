@@ -9,7 +9,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-from primus_core.config.document import Document, at, dotted
+from primus_core.config.document import Document, Path, at, dotted
 from primus_core.errors import ConfigError, MachineError, Mistakes, RequestError
 from primus_core.installed import homes
 from primus_core.plugins.catalogue import Catalogue
@@ -19,8 +19,9 @@ from primus_machine.files import atomic
 from primus_machine.host import HostRoot
 from primus_machine.units import counted
 from primus_train.backend import Backend, load_backend
-from primus_train.commands.migrated_text import Change, edited
+from primus_train.commands.migrated_text import Change, edited, with_values
 from primus_train.commands.resolved import as_yaml, write_text
+from primus_train.commands.written_paths import make_absolute, presets_beside
 from primus_train.migration import Migration
 
 __all__ = ["migrate"]
@@ -48,8 +49,9 @@ def migrate(args: argparse.Namespace) -> int:
         raise _without_framework(args)
     if args.output and os.path.lexists(args.output):
         raise RequestError(f"{args.output} is there already", fix="name another file, or remove that one")
+    catalogue = Catalogue.here(HostRoot(), args.layer)
     try:
-        backend = load_backend(Catalogue.here(HostRoot(), args.layer), _NAMES.get(framework, framework))
+        backend = load_backend(catalogue, _NAMES.get(framework, framework))
     except MachineError:
         _refuse_other(args.file, _NAMES.get(framework, framework))
         raise
@@ -70,9 +72,28 @@ def migrate(args: argparse.Namespace) -> int:
     sys.stderr.write(_report(migration, args.file, changes))
     if extended := source.data.get("extends"):
         sys.stderr.write(f"note: what it extends is not changed: {extended}\n")
+    if _is_elsewhere(args):
+        found = make_absolute(Document(source.data, {(): source.path}, (source.path,)), catalogue)
+        text, is_edited = with_values(text, source.data, found) if found else (text, True)
+        whole = whole and is_edited
+        sys.stderr.write(_path_notes(source, found))
     if not whole:
         sys.stderr.write("note: comments are lost, and the file is rewritten\n")
     return _write(args.output, text)
+
+
+def _is_elsewhere(args: argparse.Namespace) -> bool:
+    """Whether the new file may be in another folder than the old one: who redirects stdout says nothing of it."""
+    old, new = (os.path.realpath(os.path.dirname(path)) for path in (args.file, args.output))
+    return not args.output or old != new
+
+
+def _path_notes(source: _Source, found: Mapping[Path, Any]) -> str:
+    names = [dotted(path).rpartition("overrides.")[2] for path in found]
+    beside = presets_beside(source.data)
+    return f"note: paths are absolute in the new file: {', '.join(names)}\n" * bool(names) + (
+        f"note: the new file needs beside it: {', '.join(beside)}\n" * bool(beside)
+    )
 
 
 def _refuse_other(path: str, name: str) -> None:

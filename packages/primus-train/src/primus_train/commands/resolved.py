@@ -33,6 +33,7 @@ from primus_machine.secrets.redaction import redact, refuse_secrets, secret_valu
 from primus_machine.units import counted
 from primus_train import experiment, overrides
 from primus_train import task as train
+from primus_train.commands.written_paths import make_absolute
 from primus_train.planning import Resolved
 from primus_train.templates import catalogue, similar
 from primus_train.templates.recipe import Template, leaves
@@ -89,7 +90,9 @@ def show(args: argparse.Namespace) -> int:
         data: Any = {key: {"value": row.value, "origin": row.origin} for key, row in rows.items()}
         write_text(as_json(data) if args.json else _table(rows))
         return 0
-    data = without_secrets(_written(args).data, "")
+    document = _written(args)
+    make_absolute(document, Catalogue.here(HostRoot(), args.layer))
+    data = without_secrets(document.data, "")
     write_text(as_json(data) if args.json else as_yaml(data))
     return 0
 

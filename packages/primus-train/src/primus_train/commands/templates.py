@@ -20,7 +20,7 @@ from primus_machine.packages import version_of
 from primus_train.templates import catalogue
 from primus_train.templates.recipe import MODULE, Template
 
-__all__ = ["list", "new"]
+__all__ = ["in_one_line", "list", "new"]
 
 _SETTINGS = 6
 """Where settings stand in an experiment: spaces before them."""
@@ -129,7 +129,7 @@ def _experiment(template: Template, path: str) -> str:
         f"  {MODULE}:",
         f"    framework: {template.backend}",
         *config,
-        f"    model: {template.model if template.written_out is None else _yaml(template.written_out)}",
+        f"    model: {template.model if template.written_out is None else in_one_line(template.written_out)}",
         "",
         "    overrides:",
         *_settings(template.settings.data, "", template.derived),
@@ -157,11 +157,12 @@ def _settings(data: Mapping[str, Any], before: str, derived: Mapping[str, str]) 
             yield f"{indent}{key}:{why}"
             yield from _settings(value, f"{name}.", derived)
         else:
-            yield f"{indent}{key}: {_yaml(value)}{why}"
+            yield f"{indent}{key}: {in_one_line(value)}{why}"
 
 
-def _yaml(value: Any) -> str:
+def in_one_line(value: Any) -> str:
+    """Return a value as YAML on one line."""
     import yaml
 
     plain = dict(value) if isinstance(value, Mapping) else value
-    return yaml.safe_dump(plain, default_flow_style=True, width=10**6).removesuffix("...\n").strip()
+    return yaml.safe_dump(plain, default_flow_style=True, width=10**6, allow_unicode=True).removesuffix("...\n").strip()

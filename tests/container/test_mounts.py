@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import pytest
 
@@ -41,6 +42,13 @@ def test_a_mount_in_the_engines_form_is_read_as_csv(text: str, source: str, targ
 def test_a_mount_that_the_engine_would_refuse_is_refused_with_what_to_write(text: str, what: str) -> None:
     with pytest.raises(RequestError, match=re.escape(what)):
         given(text, "/")
+
+
+def test_a_path_with_a_comma_that_is_split_is_shown_in_quotes(tmp_path: Path) -> None:
+    (tmp_path / "a,b").mkdir()
+    with pytest.raises(RequestError, match="is split within") as caught:
+        given(f"type=bind,src={tmp_path}/a,b,dst=/data,ro", "/")
+    assert caught.value.fix == f"put that into quotes: 'type=bind,\"src={tmp_path}/a,b\",dst=/data,ro'"
 
 
 def test_what_primus_writes_it_reads() -> None:

@@ -123,6 +123,11 @@ modules:
     data:
       text: corpus  # of the team
       vocab_size: 2048
+      input:  # both
+        - "c.jsonl"
+        - https://host/d
+      tokenizer_model: >-
+        t.json
     overrides:
       training.seed: 5
       hf_assets_path: ${ASSETS:-}
@@ -141,11 +146,14 @@ def test_in_another_folder_the_new_file_means_the_same_files(primus: Run, tmp_pa
         PATHS.replace("training.seed", "debug.seed")
         .replace("base.yaml", f"{tmp_path}/old/base.yaml")
         .replace("corpus", f"{tmp_path}/old/corpus")
+        .replace('"c.jsonl"', f"{tmp_path}/old/c.jsonl")
+        .replace(">-\n        t.json", f"{tmp_path}/old/t.json")
         .replace("'a b'", f"{tmp_path}/old/a b")
     )
     assert (tmp_path / "new/exp.yaml").read_text() == expected
     assert done.stderr.splitlines()[-2:] == [
-        "note: paths are absolute in the new file: extends, modules.pre_trainer.data.text, checkpoint.initial_load_path",
+        "note: paths are absolute in the new file: extends, modules.pre_trainer.data.text, "
+        "modules.pre_trainer.data.input, modules.pre_trainer.data.tokenizer_model, checkpoint.initial_load_path",
         "note: the new file needs beside it: ./small.yaml",
     ]
     assert primus(*migrate).stdout == expected, "what is redirected may be in any folder"

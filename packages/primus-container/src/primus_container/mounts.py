@@ -6,6 +6,7 @@ import io
 import os
 import re
 from collections.abc import Iterable, Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
 from primus_machine.errors import RequestError
@@ -117,6 +118,11 @@ def _of_engine(text: str) -> Mount:
     except (csv.Error, ValueError) as error:
         fix = 'put a field with a comma into double quotes: type=bind,"source=/a,b",target=/c'
         raise RequestError(f"--mount '{text}' is not a line of CSV", why=str(error), fix=fix) from None
+    for before, field in pairwise(line):
+        path = f"{before.partition('=')[2]},{field}"
+        if "=" not in field and os.path.exists(path):
+            quoted = text.replace(f"{before},{field}", f'"{before},{field}"', 1)
+            raise RequestError(f"--mount '{text}' is split within '{path}'", fix=f"put that into quotes: '{quoted}'")
     pairs = (field.partition("=") for field in line)
     fields = {name.strip().lower(): (value, equals) for name, equals, value in pairs}
     found = {_SAME.get(name, name): value for name, value in fields.items()}

@@ -44,7 +44,7 @@
   function boxes(texts, most) {
     return texts.map((text) => {
       const box = (style) => new echarts.graphic.Text({ style: { ...font, text, ...style } }).getBoundingRect();
-      const width = Math.ceil(Math.min(most, box({}).width));
+      const width = Math.ceil(Math.min(most, box({}).width * 1.1)); // wrapping adds up single letters, which are wider
       return { width, height: box({ ...wrap, width }).height };
     });
   }
@@ -56,11 +56,13 @@
     const labels = boxes(given.yAxis.data ?? given.xAxis.data ?? [""], isBars ? whole * 0.4 : 130);
     const entries = boxes(texts, whole - 150);
     const [label, entry, high] = [largest(labels, "width"), largest(entries, "width"), largest(entries, "height")];
-    const gap = 10 + high - font.lineHeight; // an entry of several lines reaches beyond its mark, above and below
+    const gap = 10 + (high - font.lineHeight) / 2; // an entry of several lines begins above its mark
     const beside = Math.max(1, Math.floor((whole - 100) / (30 + entry + gap)));
-    const more = given.legend.show ? Math.ceil(texts.length / beside) * (high + gap) - gap - font.lineHeight : 0;
+    let more = -gap - font.lineHeight;
+    for (let at = 0; at < entries.length; at += beside) more += largest(entries.slice(at, at + beside), "height") + gap;
     place.style.height = "";
     const tall = isBars ? labels.length * Math.max(34, largest(labels, "height") + 8) + 130 : place.clientHeight;
+    if (!given.legend.show) more = 0;
     place.style.height = `${tall + more}px`;
     return { isBars, label, entry, gap, more };
   }

@@ -83,7 +83,8 @@ def with_values(text: str, data: Mapping[str, Any], values: Mapping[Path, Any]) 
         spans = [span for path, value in values.items() for span in _spans(_node(root, path), value)]
         found = text
         for start, end, value in sorted(spans, key=lambda span: span[0], reverse=True):
-            found = found[:start] + in_one_line(value) + found[end:]
+            last = start + len(text[start:end].rstrip())  # a block's end is where the next thing begins
+            found = found[:start] + in_one_line(value) + found[last:]
         if parse_saved(found, "") == data:
             return found, True
     except (yaml.YAMLError, ConfigError, KeyError):

@@ -126,7 +126,7 @@ def test_what_strangers_wrote_is_text_and_secrets_are_masked(tmp_path: Path) -> 
 @pytest.mark.skipif(BROWSER is None, reason="chromium is not installed")
 def test_labels_of_charts_are_whole_on_a_desk_and_on_a_phone(tmp_path: Path) -> None:
     names = ["torch/128x128x128/fp32/NN", "all", f"a kernel of {'many words and ' * 6}{'one_long_word' * 4}"]
-    ranks = {"gb_per_s_of_ranks": [1.0, 2.0] * 4}
+    ranks: dict[str, Any] = {"gb_per_s_of_ranks": [1.0, 2.0] * 4}
     found = document(*(case(name, {"name": name}, 1.0, **ranks) for name in names))
     found = replace(found, machine={"hosts": [f"node-{n}.gpu.cluster.example.org" for n in range(8)]})
     publish(found, made()[1], [str(tmp_path / "r.html")], json=True)

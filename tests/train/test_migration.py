@@ -151,9 +151,9 @@ def test_in_another_folder_the_new_file_means_the_same_files(primus: Run, tmp_pa
         .replace("'a b'", f"{tmp_path}/old/a b")
     )
     assert (tmp_path / "new/exp.yaml").read_text() == expected
+    names = ", ".join(f"modules.pre_trainer.data.{name}" for name in ("text", "input", "tokenizer_model"))
     assert done.stderr.splitlines()[-2:] == [
-        "note: paths are absolute in the new file: extends, modules.pre_trainer.data.text, "
-        "modules.pre_trainer.data.input, modules.pre_trainer.data.tokenizer_model, checkpoint.initial_load_path",
+        f"note: paths are absolute in the new file: extends, {names}, checkpoint.initial_load_path",
         "note: the new file needs beside it: ./small.yaml",
     ]
     assert primus(*migrate).stdout == expected, "what is redirected may be in any folder"

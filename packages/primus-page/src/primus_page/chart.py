@@ -18,8 +18,8 @@ class Chart:
     name: str
     title: str
     option: Mapping[str, Any]
-    rows: int = 0
-    """Of horizontal bars, so many: they say how tall it is."""
+    is_wide: bool = False
+    """It takes the whole width of the page."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +95,7 @@ def bars(
         "legend": {"show": len(parts) > 1},
         "percent": percent,
     }
-    return Chart(name, title, option, len(labels))
+    return Chart(name, title, option, is_wide=True)
 
 
 def columns(

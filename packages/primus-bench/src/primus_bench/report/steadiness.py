@@ -11,6 +11,8 @@ __all__ = ["steadiness"]
 _FEWEST = 10
 _DRIFT, _SPREAD = 0.05, 0.25
 """Shares of the median: what clocks and heat do within a run, and what another program on the same CPUs does."""
+_LATE, _OFTEN = 3, 0.05
+"""A sample of so many times the median was held up. One alone is an interruption; this share puts the p95 there."""
 
 
 def steadiness(cases: Sequence[tuple[str, Sequence[float], str]]) -> Mapping[str, Any]:
@@ -36,4 +38,8 @@ def _unsteady(samples: Sequence[float]) -> str:
     if abs(drift) > _DRIFT:
         return f"the second half took {drift:+.0%}"
     spread = (high - low) / whole if whole else 0.0
-    return f"half of the samples differ by more than {spread:.0%}" if spread > _SPREAD else ""
+    if spread > _SPREAD:
+        return f"half of the samples differ by more than {spread:.0%}"
+    late = sum(sample > _LATE * whole for sample in samples)
+    often = late > max(1, _OFTEN * len(samples))
+    return f"{late / len(samples):.0%} of the samples took over {_LATE} times the median" if often else ""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from statistics import mode
 
 from primus_machine.facts import Gpu
 from primus_machine.gpus import state
@@ -154,6 +155,8 @@ def _model(node: Node, rule: Rule) -> Iterator[Finding]:
 
 @needs_gpus
 def _partitions(node: Node, rule: Rule) -> Iterator[Finding]:
+    usual = mode(gpu.mode.partition("/")[0] for gpu in whole(node.gpus))
+    rule = replace(rule, fix=rule.fix.replace("MODE", usual) if usual else "reset the GPU")
     for gpu in whole(node.gpus):
         here = sum(other.gpu == gpu.gpu for other in node.facts.gpus)
         measured = f"{here} of {gpu.partitions}"

@@ -28,7 +28,7 @@ class Figure:
 
 
 def unknown(title: str, unit: str, why: str) -> Figure:
-    """A figure that was not recorded."""
+    """A figure that has no value."""
     return Figure(title, None, unit, why=why)
 
 

@@ -61,7 +61,7 @@ def _or(title: str, value: float | None, unit: str, field_: str) -> Figure:
 
 def _median(steps: Steps, window: Window | None, no_window: str, name: str, title: str, unit: str) -> Figure:
     if not window:
-        return unknown(title, unit, f"no steady-state window: {no_window}")
+        return unknown(title, unit, no_window)
     values = steps.known(name, window.first, window.end)
     if not values:
         return unknown(title, unit, f"no line of the steady-state window has {name}")
@@ -76,7 +76,7 @@ def distribution(steps: Steps, window: Window | None, no_window: str) -> dict[st
     """How step times are spread, and by how much their mean is above their median."""
     values = sorted(steps.known("step_time_s", window.first, window.end)) if window else []
     if not window or not values:
-        return {name: unknown(title, "s", f"no steady-state window: {no_window}") for name, title, _ in _SHARES}
+        return {name: unknown(title, "s", no_window) for name, title, _ in _SHARES}
     source = f"{METRICS}: step_time_s, {_of(window)}"
     found = {name: Figure(title, percentile(values, share), "s", source) for name, title, share in _SHARES}
     usual = median(values)

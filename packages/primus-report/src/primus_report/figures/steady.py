@@ -50,5 +50,5 @@ def find(steps: Steps, spans: Sequence[Span]) -> tuple[Window | None, str]:
     near = (i for i in range(span.first + 1, span.end) if abs(times[i] - usual) <= _NEAR * usual)
     first = next(near, span.end)
     if span.end - first < _FEWEST:
-        return None, f"fewer than {_FEWEST} lines after warm-up"
+        return None, f"too few steps: fewer than {_FEWEST} lines after warm-up"
     return Window(first, span.end, steps.step[first], steps.step[span.end - 1], span.end - first), ""

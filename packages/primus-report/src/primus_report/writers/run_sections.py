@@ -84,7 +84,7 @@ def _figures(runs: Sequence[RunReport], called: Sequence[str]) -> Iterator[Part]
     if len(runs) == 1:
         figures = runs[0].figures.items()
         yield Cards([card(one) for name, one in figures if one.is_known or not name.startswith("trace_")])
-        origins: Rows = [(one.title, value(one), one.source or one.why) for one in runs[0].figures.values()]
+        origins: Rows = [(one.title, value(one), one.source) for one in runs[0].figures.values()]
         yield Table(("figure", "value", "source"), origins, folded="Where each figure is from")
         return
     rows = [_across(key, runs) for key in runs[0].figures]

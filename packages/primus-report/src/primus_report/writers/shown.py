@@ -14,19 +14,18 @@ from primus_report.figures.steps import Steps
 
 __all__ = ["amount", "card", "clock", "duration", "redacted", "share", "value"]
 
-_NOT_RECORDED = "not recorded"
 T = TypeVar("T")
 
 
 def card(figure: Figure) -> Card:
     """A figure for a page."""
-    return Card(figure.title, value(figure), figure.is_known, figure.source or figure.why)
+    return Card(figure.title, value(figure), figure.is_known, figure.source)
 
 
 def value(figure: Figure) -> str:
-    """A figure with its unit."""
+    """A figure with its unit, or why there is none."""
     if figure.value is None:
-        return _NOT_RECORDED
+        return figure.why
     return amount(figure.value, figure.unit)
 
 
@@ -62,7 +61,7 @@ def duration(seconds: float) -> str:
 def clock(seconds: float | None) -> str:
     """A moment, in local time."""
     if seconds is None:
-        return _NOT_RECORDED
+        return "not recorded"
     try:
         return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(seconds))
     except (OverflowError, ValueError, OSError):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -90,6 +91,15 @@ def test_a_path_in_a_container_is_not_corrected_by_what_this_machine_has(tmp_pat
     for plan, one in ((place, record), ({}, outside)):  # the current folder is mounted
         [found] = advised("fs.not_found", line=line, plan=plan, record=one)
         assert found.action == f"correct the path: {tmp_path} exists, and has no 'mymount'"
+
+
+@pytest.mark.parametrize(("missing", "folder"), [("/usr", "/usr"), ("/usr/lib", "/usr/lib"), (__file__, None)])
+def test_of_a_path_that_is_here_its_folder_is_to_be_mounted_and_never_all_of_the_machine(
+    missing: str, folder: str | None
+) -> None:
+    line = f"FileNotFoundError: [Errno 2] No such file or directory: '{missing}'"
+    [found] = advised("fs.not_found", line=line)
+    assert found.action.endswith(f"in a container: --mount {folder or os.path.dirname(missing)}")
 
 
 READ_ONLY = "OSError: [Errno 30] Read-only file system: "

@@ -88,7 +88,7 @@ def mount(cause: Finding, figures: Figures, __: HostRoot) -> Iterator[Advice]:
             f"mount it without `:ro`: `{shlex.quote(word.removesuffix(':ro'))}` instead of `{shlex.quote(word)}`"
         )
     if not closed:
-        yield Advice(f"in a container: mount its folder, without `:ro`: `--mount FOLDER:{os.path.dirname(named)}`")
+        yield Advice(f"in a container: mount its folder, without `:ro`: `--mount FOLDER:{_folder_to_mount(named)}`")
 
 
 def _shows(mounted: str, named: str, figures: Figures) -> bool:
@@ -116,7 +116,7 @@ def path(cause: Finding, figures: Figures, host: HostRoot) -> Iterator[Advice]:
     if os.path.exists(wanted):
         here, node = host.hostname(), cause.first.node
         look = "the run has not seen it" if node == here else f"look whether it is on {node or 'the other nodes'}"
-        yield Advice(f"{wanted} is here on {here}: {look}; in a container: --mount {os.path.dirname(wanted)}")
+        yield Advice(f"{wanted} is here on {here}: {look}; in a container: --mount {_folder_to_mount(wanted)}")
         return
     if "container" in str(figures.known("place", "outer")) and not wanted.startswith(figures.record.cwd or "/"):
         return  # what this machine has says nothing about a path of the image or of a mount
@@ -125,6 +125,12 @@ def path(cause: Finding, figures: Figures, host: HostRoot) -> Iterator[Advice]:
     near = nearest(missing, host.names(there)[:10_000]) if missing else ""
     alike = f"; did you mean {os.path.join(there, near)}?" if near else ""
     yield Advice(f"correct the path: {there} exists, and has no {missing!r}{alike}")
+
+
+def _folder_to_mount(wanted: str) -> str:
+    """What shows a path in a container. All of `/` would hide what the container needs."""
+    above = wanted if os.path.isdir(wanted) else os.path.dirname(wanted)
+    return above if above != "/" else wanted
 
 
 def _existing(wanted: str) -> str:

@@ -145,7 +145,8 @@ def test_what_is_no_trace_is_no_figure(tmp_path: Path, content: bytes) -> None:
     assert found.ranks == ()
     assert found.notes
     assert (
-        traced.figures(found)["trace_exposed"].why == "no trace was recorded: `train ... --profile STEPS` records one"
+        traced.figures(found)["trace_exposed"].why
+        == "no trace was recorded; of a training, `train ... --profile STEPS` records one"
     )
 
 

@@ -41,7 +41,7 @@ class Feasibility:
             PrimusError: for all that the person named and that cannot be tried.
         """
         mistakes, found = Mistakes(), dict[str, str]()
-        usual = "leave it out, or name it alone" if len(layouts) > 1 else "choose another one"
+        usual = "leave it out, or choose another one" if len(layouts) > 1 else "choose another one"
         for layout in layouts:
             if error := self.explain(layout):
                 found[layout.name] = error.what

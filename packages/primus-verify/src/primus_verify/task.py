@@ -51,7 +51,7 @@ class Verify:
     scope: Scope = "run"
     epilog = """examples:
   primus direct -- verify --config exp.yaml
-  primus direct -- verify --config exp.yaml --layouts tp=2,pp=2 fsdp=4
+  primus direct -- verify --config exp.yaml --layouts tp=2,dp=2 dp=4
   primus direct -- verify --config exp.yaml --layouts auto --max-ranks 2 --json
   primus direct -- verify --config exp.yaml --settings
 

@@ -41,6 +41,7 @@ ENGINE = "`container` starts the engine itself; the image is an option, and a ta
 JOB_SCRIPTS = (".sh", ".sbatch", ".slurm")
 _TRAINING = ("train", "pretrain", "--config", "FILE")
 _OWN_SCRIPT = "or with a job script of yours, with `primus slurm srun -- ...` in it: sbatch, without `primus`"
+_OF_PYTHON = "for a Python file of yours: `-- run FILE.py`"
 
 _IMAGE = r"[a-z0-9][\w.-]*(?::\d+)?(?:/[\w.-]+)+(?::[\w.-]+)?|(?!\d+:)[a-z0-9][\w.-]*:[\w.-]+|docker://\S+|\S+\.sif"
 """Image names with a folder or a tag, `docker://NAME`, and files of Apptainer."""
@@ -157,7 +158,7 @@ def sbatch(words: Sequence[str]) -> str:
     variables, kept = without_shape(options, "-a", "--array")  # a job script of one's own may be an array
     wrapped = (re.findall(r"--wrap[=\0]([^\0]*)", "\0".join(words)) or [""])[0].split()
     task = ("run", *wrapped[program_at(wrapped) :]) if program_at(wrapped) < len(wrapped) else _TRAINING
-    return f"{variables}{_command('slurm', 'sbatch', *(kept or ('-N', '2')), '--', *task)}\n{_OWN_SCRIPT}"
+    return f"{variables}{_command('slurm', 'sbatch', *(kept or ('-N', '2')), '--', *task)}\n{_OF_PYTHON}; {_OWN_SCRIPT}"
 
 
 def _variables(flag: str, value: str) -> dict[str, str]:

@@ -15,7 +15,7 @@ __all__ = ["Traced", "figures", "parts", "read"]
 
 _MOST = 16
 """So many files are read; of more, some that are spread evenly over the ranks."""
-_NONE = "no trace was recorded: `train ... --profile STEPS` records one"
+_NONE = "no trace was recorded; of a training, `train ... --profile STEPS` records one"
 _PARTS = (
     ("trace_compute", "compute, of the profiled time", "compute_s"),
     ("trace_exposed", "exposed communication", "exposed_s"),

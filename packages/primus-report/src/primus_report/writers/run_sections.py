@@ -122,7 +122,11 @@ def _no_bottleneck(run: RunReport) -> str:
     useful = next((part.share for part in run.time if part.is_useful), None)
     if useful is None:
         return f"Not recorded: {run.figures['goodput'].why}."
-    rest = "" if run.traces.ranks else " What a step consists of: `train ... --profile STEPS` records it."
+    rest = (
+        ""
+        if run.traces.ranks or not run.identity.framework
+        else " What a step consists of: `train ... --profile STEPS` records it."
+    )
     return f"No figure is beyond its bound: training steps take {share(useful)} of the time.{rest}"
 
 
@@ -178,7 +182,7 @@ def _warned(one: Warned) -> Sequence[str]:
 def _traces(run: RunReport, name: str) -> Iterator[Part]:
     if not run.traces.ranks:
         yield from [_missing(name, "traces: none (`train ... --profile STEPS` records one)")] * (
-            not _only_measures(run)
+            bool(run.identity.framework)
         )
         return
     heads = ("device", "profiled", "compute", "communication", "not hidden", "waiting for data", "idle", "file")

@@ -14,7 +14,7 @@ from primus_core.config.document import Document, Path, at, dotted
 from primus_core.config.files import TEMPLATE
 from primus_core.contracts import launchers
 from primus_core.environment.placement import resolve as place_in_job
-from primus_core.errors import Mistakes, PrimusError, RequestError
+from primus_core.errors import MachineError, Mistakes, PrimusError, RequestError
 from primus_core.plan.plan import Distributed, Plan, RunPlace
 from primus_core.planning import options as runtime_options
 from primus_core.planning import planner
@@ -241,7 +241,8 @@ def name_machines(error: PrimusError, args: argparse.Namespace, facts: Facts, ag
     typed += getattr(args, "overrides", ())
     for one in error.each():
         if str(one) in of_machine:
-            here = f"{one.fix}\n" if "GPUS_PER_NODE" in one.fix else ""  # on a CPU, there may be several ranks
+            is_also = "GPUS_PER_NODE" in one.fix or isinstance(one, MachineError)  # several ranks; a file
+            here = f"{one.fix}\n" if is_also else ""
             one.fix = (
                 f"{here}this machine has no GPU; name the machines of the training: "
                 f"primus config {args.action} {files}{resolved} {shlex.join(['--gpu', _SOME_GPU, *typed])}"

@@ -206,7 +206,7 @@ def test_a_site_lays_its_thresholds_over_ours(primus: Run, tmp_path: Path) -> No
     assert fixes["host.thp"] == "echo always > /sys/kernel/mm/transparent_hugepage/enabled", (
         "it brings about what is expected"
     )
-    assert fixes["host.nofile"].startswith("ulimit -n 1000000000, where the hard limit allows it;")
+    assert fixes["host.nofile"].startswith("where the hard limit allows it: ulimit -n 1000000000, in a container")
 
 
 @pytest.mark.parametrize(

@@ -61,7 +61,7 @@ def test_what_is_not_recorded_has_a_reason_and_no_number(tmp_path: Path) -> None
     found = report(make(tmp_path, [line(1, 20, mfu=None), line(2, 21, mfu=None)]))
     unknown = {name: figure.why for name, figure in found.figures.items() if not figure.is_known}
     assert unknown["tokens_per_second"] == "too few steps: fewer than 3 lines after warm-up"
-    assert unknown["last_validation_loss"] == "no line of metrics.jsonl has a finite validation_loss"
+    assert unknown["last_validation_loss"] == "no line of metrics.jsonl has `validation_loss` as a finite number"
     assert all(unknown.values())
     assert "cost" not in found.figures
 

@@ -55,7 +55,7 @@ def results(steps: Steps) -> dict[str, Figure]:
 
 def _or(title: str, value: float | None, unit: str, field_: str) -> Figure:
     if value is None:
-        return unknown(title, unit, f"no line of {METRICS} has a finite {field_}")
+        return unknown(title, unit, f"no line of {METRICS} has `{field_}` as a finite number")
     return Figure(title, float(value), unit, f"{METRICS}: {field_}, the newest")
 
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection, Sequence
 from itertools import dropwhile, takewhile
 
 from primus_core.installed import homes
+from primus_core.planning.outer_layers import OF_LAUNCHERS
 from primus_core.request.former import of_torchrun, word_set
 from primus_machine.secrets.redaction import redact_words
 
@@ -103,7 +104,7 @@ def without_launcher(words: Sequence[str]) -> tuple[str, list[str]]:
         inside = word if begins or word == "direct" else "" if word in ("--", *MODULE) or is_program(word) else inside
         flag, equals, value = word.partition("=")
         flag = flag.replace("_", "-")
-        known = of_torchrun() if inside == "direct" else word_set("of_launchers") if inside else ()
+        known = of_torchrun() if inside == "direct" else OF_LAUNCHERS if inside else ()
         if flag not in known:
             kept.append(_spelt(word) if inside == "direct" else word)
         elif flag != "--standalone":

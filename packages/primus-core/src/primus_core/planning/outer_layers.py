@@ -32,12 +32,17 @@ from primus_machine.facts import Facts
 from primus_machine.host import UNREAD, HostRoot
 from primus_machine.secrets.redaction import redact_words
 
-__all__ = ["INNERMOST", "clean", "finished", "inner_parser", "is_outer", "parsed", "plan"]
+__all__ = ["INNERMOST", "OF_LAUNCHERS", "clean", "finished", "inner_parser", "is_outer", "parsed", "plan"]
 
 INNERMOST = "direct"
 """What runs inside where the person names no further runtime."""
 _MARGIN_S = 5.0
 """An outer layer waits so much longer than the one inside before it kills: that one tidies up, and has the reason."""
+OF_LAUNCHERS = {
+    *("--nproc-per-node", "--num-processes", "--num-gpus", "--num-machines", "--machine-rank", "--node-rank"),
+    *("--master-addr", "--master-port", "--rdzv-endpoint", "--rdzv-backend", "--rdzv-id", "--standalone"),
+}
+"""Options of torchrun, accelerate and DeepSpeed that neither Slurm nor an engine has."""
 
 PlanInner = Callable[[Request, HostRoot], Planned]
 
@@ -172,15 +177,15 @@ def parsed(runtime: OuterRuntime, layer: Layer, catalogue: Catalogue) -> argpars
     args = parse_segment(parser, layer.words)
     inner = {*flags_of(inner_parser(catalogue))} - {*flags_of(parser)}
     flags = [word.partition("=")[0] for word in layer.words]
-    from primus_core.request.former import word_set
+    if foreign := [flag for flag in flags if flag.replace("_", "-") in OF_LAUNCHERS]:
+        why = "it is an option of torchrun and others; Primus places the ranks of all nodes"
+        raise RequestError(f"{parser.segment}: unknown option '{foreign[0]}'", why=why, options=foreign[:1])
+    if wrong := [flag for flag in flags if flag in inner]:
+        from primus_core.request.former import word_set
 
-    for flag in flags:
-        if flag.replace("_", "-") in word_set("of_launchers"):
-            why = "it is an option of torchrun and others; Primus places the ranks of all nodes"
-            raise RequestError(f"{parser.segment}: unknown option '{flag}'", why=why, options=[flag])
-    if (wrong := [flag for flag in flags if flag in inner]) and wrong[0] not in word_set(f"of_{runtime.name}"):
-        what = f"{parser.segment}: unknown option '{wrong[0]}'"
-        raise RequestError(what, why=f"it is an option of `{INNERMOST}`, which runs inside", options=wrong)
+        if wrong[0] not in word_set(f"of_{runtime.name}"):
+            what = f"{parser.segment}: unknown option '{wrong[0]}'"
+            raise RequestError(what, why=f"it is an option of `{INNERMOST}`, which runs inside", options=wrong)
     args.configured = passed
     section = catalogue.system.whole_section(layer.runtime).data
     args.disabled = frozenset(name.replace("_", "-") for name, value in section.items() if value in (None, False))

@@ -76,6 +76,7 @@ ANSWERS = {
     "direct --gpus A100:8 -- run train.py": "GPUS_PER_NODE=8 primus direct -- run train.py",
     "sbatch --array=0-3 job.sh": "primus slurm sbatch -N 2 -- train pretrain --config FILE",
     "describe run latest": "primus runs show latest",
+    "slurm srun -N 2 -- eval": "Primus has no evaluation of its own yet; `primus slurm srun -N 2 -- run FILE` starts a program of yours",
     "direct --nproc-per-node -- run train.py": "GPUS_PER_NODE=N primus direct -- run train.py",
     "direct -- preflight gpu": "type --gpu",
     "slurm srun -N 2 -- primus direct -- run train.py": "primus slurm srun -N 2 -- direct -- run train.py",

@@ -368,7 +368,8 @@ def _foreign_task(words: Sequence[str], known: Known, refused: PrimusError) -> R
         meant = [*(words[:at] if dashes else ()), *shlex.split(front + task), *words[at + 1 :]]
         return RequestError(refused.what, fix=_whole(meant), kind=_COMMAND)
     if found.fix:
-        return RequestError(refused.what, fix=found.fix)
+        fix = found.fix.replace("primus direct --", _whole(words[:at])) if words[at - 1] == "--" else found.fix
+        return RequestError(refused.what, fix=fix)
     hint = _hint(word) or (None if refused.meant else _misspelt_hint(word))
     return RequestError(refused.what, why=hint.why, fix=_filled(hint, words[words.index(word) + 1 :])) if hint else None
 
